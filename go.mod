@@ -1,0 +1,3 @@
+module github.com/idemgen/idemgen
+
+go 1.25.0

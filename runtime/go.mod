@@ -1,0 +1,3 @@
+module github.com/idemgen/idemgen/runtime
+
+go 1.25.0

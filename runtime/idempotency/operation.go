@@ -1,0 +1,91 @@
+package idempotency
+
+import "time"
+
+// Operation is what the spec says of one marked operation. Generated code
+// holds one for each and never changes it.
+type Operation struct {
+	// ID is the operationId as the spec spells it, or "POST /path" where it
+	// has none. It is part of every record's identity.
+	ID string
+	// Method and Path are the operation's own: POST, /accounts/{id}/payments.
+	Method, Path string
+	Key          KeyRule
+	// Optional lets a request without a key run unprotected (required: false).
+	Optional    bool
+	Retention   time.Duration   // how long an answer is kept; 24 h in the spec's default
+	Fingerprint FingerprintRule // the zero value is canonical
+	Parameters  Parameters
+	Bodies      []Body
+	// WaitUpTo is how long a duplicate waits for the first attempt, holding no
+	// connection; 0 answers 409 at once.
+	WaitUpTo time.Duration
+	// Release lists the answers that roll back and free the key: statuses
+	// (429) or classes (500 for 5XX, as -5). See [StatusClass].
+	Release []int
+}
+
+// StatusClass is the entry of [Operation.Release] for a whole class of
+// statuses: StatusClass(5) stands for 5XX.
+func StatusClass(hundreds int) int { return -hundreds }
+
+// Releases reports whether an answer with this status is rolled back and
+// frees the key.
+func (o *Operation) Releases(status int) bool {
+	for _, r := range o.Release {
+		if r == status || r == -(status/100) {
+			return true
+		}
+	}
+	return false
+}
+
+// KeyFormat is the form that an operation requires of its keys.
+type KeyFormat uint8
+
+// The formats. UUIDs are compared in lower case (RFC 9562 section 4).
+const (
+	KeyOpaque KeyFormat = iota // any 1 to MaxLength bytes of 0x21 to 0x7E
+	KeyUUID                    // a UUID of any version
+	KeyUUIDv7                  // a UUIDv7; its time is judged, see [Request.CheckAge]
+)
+
+// KeyRule says where an operation's key is and which keys are valid.
+type KeyRule struct {
+	Header    string // name of the header field, or "" for a key in the body
+	Pointer   string // JSON Pointer (RFC 6901) of the key in the body, or ""
+	Format    KeyFormat
+	MaxLength int // in bytes; 0 means 255
+}
+
+// FingerprintRule says what of a request counts. The zero value is canonical:
+// everything that a handler can see, in a form that white space, member order
+// and number spelling do not change.
+type FingerprintRule struct {
+	Raw     bool     // the body's bytes as they stand
+	Exclude []string // "/json/pointer", "header:Name", "query:name": left out
+	Include []string // the same: nothing else of query, headers and body counts
+}
+
+// Parameters names the header and cookie parameters that the operation
+// declares, without the key.
+type Parameters struct {
+	Headers []string
+	Cookies []string
+}
+
+// BodyKind says how the generated server hands a body to the handler.
+type BodyKind uint8
+
+// The kinds.
+const (
+	BodyRaw       BodyKind = iota // bytes: text, form, octet streams
+	BodyJSON                      // decoded by encoding/json
+	BodyMultipart                 // a *multipart.Reader
+)
+
+// Body is one media type that an operation accepts.
+type Body struct {
+	MediaType string // as declared, without parameters: application/json
+	Kind      BodyKind
+}
