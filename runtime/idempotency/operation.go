@@ -52,8 +52,7 @@ const (
 
 // KeyRule says where an operation's key is and which keys are valid.
 type KeyRule struct {
-	Header    string // name of the header field, or "" for a key in the body
-	Pointer   string // JSON Pointer (RFC 6901) of the key in the body, or ""
+	Header    string // name of the header field; "" means Idempotency-Key
 	Format    KeyFormat
 	MaxLength int // in bytes; 0 means 255
 }

@@ -37,6 +37,13 @@ type Store[Tx any] interface {
 	// Work gets ctx (or a child of it). Commit and rollback run on a context
 	// that the caller cannot cancel, with a deadline of their own (5 s).
 	Execute(ctx context.Context, req Request, work Work[Tx]) (Result, error)
+
+	// Transact runs work in a plain transaction and records nothing, for
+	// requests that came without a key to an operation that allows it
+	// (required: false). Errors, panics, contexts and deadlines are as in
+	// Execute, but work runs once: a serialization failure, a deadlock or a
+	// store that cannot be reached is [ErrUnavailable].
+	Transact(ctx context.Context, work Work[Tx]) (Response, error)
 }
 
 // Keeper is what every store offers beside Execute, for operators.
@@ -110,15 +117,7 @@ type Request struct {
 	// for which nothing is stored is judged by its own time: see [Request.CheckAge].
 	KeyHasTime bool
 
-	// refingerprint computes the fingerprint under another version, for
-	// records that an older or newer release has written.
-	refingerprint func(version byte) (Fingerprint, bool)
-	run           *run
-}
-
-// run is the state of one attempt that work and store share.
-type run struct {
-	noRerun bool
+	call *Call // the attempt, where there is one
 }
 
 // Matches reports whether a stored fingerprint is that of r. A record written
@@ -131,16 +130,16 @@ func (r Request) Matches(stored []byte) bool {
 	if stored[0] == r.Fingerprint[0] {
 		return string(stored) == string(r.Fingerprint[:])
 	}
-	if r.refingerprint == nil {
+	if r.call == nil {
 		return false
 	}
-	other, ok := r.refingerprint(stored[0])
-	return ok && string(stored) == string(other[:])
+	other, err := r.call.fingerprint(stored[0])
+	return err == nil && string(stored) == string(other[:])
 }
 
 // MayRerun reports whether work may run again after a serialization failure
 // or a deadlock. It becomes false once work has called [NoRerun].
-func (r Request) MayRerun() bool { return r.run == nil || !r.run.noRerun }
+func (r Request) MayRerun() bool { return r.call == nil || !r.call.noRerun.Load() }
 
 // MaxKeyAhead is how far ahead of the store's clock a UUIDv7 key may be.
 const MaxKeyAhead = 5 * time.Minute

@@ -1,0 +1,100 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"time"
+)
+
+// Outcome says what became of a request. Every request to a marked operation
+// has exactly one.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeExecuted       Outcome = "executed"        // ran and was stored
+	OutcomeReplayed       Outcome = "replayed"        // answered from the store
+	OutcomeInFlight       Outcome = "in_flight"       // another attempt is running
+	OutcomeMismatch       Outcome = "mismatch"        // the key holds another request
+	OutcomeExpired        Outcome = "expired"         // the key is older than its retention
+	OutcomeInvalid        Outcome = "invalid"         // refused before the claim
+	OutcomeReleased       Outcome = "released"        // ran and was rolled back; the key is free
+	OutcomeUnprotected    Outcome = "unprotected"     // ran without a key, as the spec allows
+	OutcomeUnavailable    Outcome = "unavailable"     // the store could not be reached
+	OutcomeOutcomeUnknown Outcome = "outcome_unknown" // lost in COMMIT
+)
+
+// outcomeOf returns the outcome of a refusal.
+func outcomeOf(code Code) Outcome {
+	switch code {
+	case CodeInFlight:
+		return OutcomeInFlight
+	case CodeMismatch:
+		return OutcomeMismatch
+	case CodeKeyExpired:
+		return OutcomeExpired
+	case CodeUnavailable:
+		return OutcomeUnavailable
+	case CodeOutcomeUnknown:
+		return OutcomeOutcomeUnknown
+	case CodeResponseTooLarge, CodeInternal:
+		return OutcomeReleased
+	default:
+		return OutcomeInvalid
+	}
+}
+
+// Event is what an [Observer] is told of a request.
+type Event struct {
+	Operation string
+	Outcome   Outcome
+	Scope     string // "" where the request was refused before it was known
+	Key       string // as above; the whole key: treat it as confidential
+	Duration  time.Duration
+	Err       error // the refusal or the handler's error, nil otherwise
+}
+
+// Observer is told of every request to a marked operation, once, after its
+// answer is written. It runs on the request's goroutine and must not block.
+type Observer func(ctx context.Context, e Event)
+
+func both(a, b Observer) Observer {
+	return func(ctx context.Context, e Event) {
+		a(ctx, e)
+		b(ctx, e)
+	}
+}
+
+// LogTo returns an [Observer] that writes one record for each request:
+// unavailable and outcome_unknown as errors, refusals and rollbacks as
+// warnings, the rest at level info. Of the key only its record's id appears,
+// the hexadecimal primary key of the stored row.
+func LogTo(logger *slog.Logger) Observer {
+	return func(ctx context.Context, e Event) {
+		level := slog.LevelInfo
+		switch e.Outcome {
+		case OutcomeUnavailable, OutcomeOutcomeUnknown:
+			level = slog.LevelError
+		case OutcomeExecuted, OutcomeReplayed, OutcomeUnprotected, OutcomeInFlight:
+		default:
+			level = slog.LevelWarn
+		}
+		if !logger.Enabled(ctx, level) {
+			return
+		}
+		attrs := []slog.Attr{
+			slog.String("operation", e.Operation),
+			slog.String("outcome", string(e.Outcome)),
+			slog.Duration("duration", e.Duration),
+		}
+		if e.Key != "" {
+			id := Identity{Scope: e.Scope, Operation: e.Operation, Key: e.Key}.ID()
+			attrs = append(attrs, slog.String("record", hex.EncodeToString(id[:])))
+		}
+		if e.Err != nil {
+			attrs = append(attrs, slog.String("error", e.Err.Error()))
+		}
+		logger.LogAttrs(ctx, level, "idempotent request", attrs...)
+	}
+}

@@ -1,0 +1,133 @@
+package idempotency
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Option changes a default of a generated server.
+type Option func(*options)
+
+type options struct {
+	requestLimit  int64
+	responseLimit int
+	maxWaiting    int
+	replayHeader  string
+	observer      Observer
+	problem       func(http.ResponseWriter, *http.Request, Problem)
+	unstored      headerList
+	framework     []any
+}
+
+func newOptions(opts []Option) options {
+	o := options{
+		requestLimit:  1 << 20,
+		responseLimit: 1 << 20,
+		maxWaiting:    100,
+		replayHeader:  "Idempotent-Replayed",
+		problem:       WriteProblem,
+		unstored: headerList{
+			names: map[string]bool{
+				"Authentication-Info": true,
+				"Authorization":       true,
+				"Connection":          true,
+				"Content-Length":      true,
+				"Date":                true,
+				"Keep-Alive":          true,
+				"Set-Cookie":          true,
+				"Te":                  true,
+				"Traceparent":         true,
+				"Tracestate":          true,
+				"Trailer":             true,
+				"Transfer-Encoding":   true,
+				"Upgrade":             true,
+				"Www-Authenticate":    true,
+				"X-Request-Id":        true,
+			},
+			prefixes: []string{"Proxy-", "Ratelimit", "X-Ratelimit-"},
+		},
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// WithRequestLimit sets how many bytes a request body may have. Defaults to
+// 1 MiB. A longer one is answered 413 body_too_large and does not use the key.
+func WithRequestLimit(bytes int64) Option { return func(o *options) { o.requestLimit = bytes } }
+
+// WithResponseLimit sets how many bytes an answer's body may have. Defaults to
+// 1 MiB. A longer one is rolled back and answered 500 response_too_large.
+func WithResponseLimit(bytes int) Option { return func(o *options) { o.responseLimit = bytes } }
+
+// WithMaxWaiting sets how many duplicates may wait at the same time for first
+// attempts to finish, on operations whose spec says waitUpTo. Defaults to 100;
+// further duplicates are answered 409 at once.
+func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
+
+// WithReplayHeader names the header field that marks a replay. Defaults to
+// Idempotent-Replayed; its value is always true.
+func WithReplayHeader(name string) Option {
+	return func(o *options) { o.replayHeader = http.CanonicalHeaderKey(name) }
+}
+
+// WithObserver has every request reported once. Defaults to none. Given more
+// than once, all observers are called, in order.
+func WithObserver(observe Observer) Option {
+	return func(o *options) {
+		if first := o.observer; first != nil {
+			o.observer = both(first, observe)
+			return
+		}
+		o.observer = observe
+	}
+}
+
+// WithProblemWriter replaces the form of refusals, for APIs that promise
+// another status, header or error schema. Defaults to [WriteProblem].
+func WithProblemWriter(write func(w http.ResponseWriter, r *http.Request, p Problem)) Option {
+	return func(o *options) { o.problem = write }
+}
+
+// WithUnstoredHeaders adds header fields that are sent with the first answer
+// but neither stored nor replayed; a name that ends in * stands for all that
+// begin so. Never stored in any case: Set-Cookie, Authorization,
+// WWW-Authenticate, Authentication-Info, Proxy-*, Date, Content-Length, the
+// connection's own fields (RFC 9110 section 7.6.1), X-Request-Id, Traceparent,
+// Tracestate, RateLimit* and X-RateLimit-*.
+func WithUnstoredHeaders(names ...string) Option {
+	return func(o *options) {
+		for _, name := range names {
+			if prefix, ok := strings.CutSuffix(name, "*"); ok {
+				o.unstored.prefixes = append(o.unstored.prefixes, http.CanonicalHeaderKey(prefix))
+				continue
+			}
+			o.unstored.names[http.CanonicalHeaderKey(name)] = true
+		}
+	}
+}
+
+// WithFramework carries a generated package's own options to its constructor.
+// It is for generated code; users call the generated WithStrictServer.
+func WithFramework(value any) Option {
+	return func(o *options) { o.framework = append(o.framework, value) }
+}
+
+// headerList is a set of header names and name prefixes in canonical form.
+type headerList struct {
+	names    map[string]bool
+	prefixes []string
+}
+
+func (l *headerList) has(name string) bool {
+	if l.names[name] {
+		return true
+	}
+	for _, p := range l.prefixes {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}

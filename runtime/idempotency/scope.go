@@ -1,0 +1,40 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strings"
+)
+
+// Scope says who the caller is: a tenant, an account, a user. Records of one
+// scope are never visible to another. ctx carries what the authentication
+// middleware has put there; header is the request's own.
+//
+// An empty scope is answered 401 scope_missing, an error 500; neither is ever
+// shared between callers. The name must be stable over all attempts of a
+// request: a session id or an access token that is refreshed between attempts
+// makes two callers of one, and the retry runs again.
+type Scope func(ctx context.Context, header http.Header) (string, error)
+
+// Unscoped puts all callers into one scope. It is for servers with a single
+// caller: with more, anyone who knows or guesses a key gets another caller's
+// answer.
+func Unscoped(context.Context, http.Header) (string, error) { return "unscoped", nil }
+
+// ScopeByHeader scopes by the value of a header field, such as an API key.
+// The scope is base64url of SHA-256 over the value, so that no credential is
+// stored. A missing, blank or repeated field gives no scope (401). Do not use
+// it with tokens that change between attempts.
+func ScopeByHeader(name string) Scope {
+	name = http.CanonicalHeaderKey(name)
+	return func(_ context.Context, header http.Header) (string, error) {
+		lines := header[name]
+		if len(lines) != 1 || strings.TrimSpace(lines[0]) == "" {
+			return "", nil
+		}
+		sum := sha256.Sum256([]byte(lines[0]))
+		return base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	}
+}
