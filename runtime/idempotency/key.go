@@ -1,49 +1,103 @@
 package idempotency
 
-import "encoding/hex"
+import (
+	"fmt"
+	"strings"
 
-// uuidv7Time returns the Unix milliseconds of a UUIDv7 in its usual form, in
-// either case, and false for anything else (RFC 9562 section 5.7).
-func uuidv7Time(s string) (int64, bool) {
-	if len(s) != 36 || s[14] != '7' || !isUUID(s) {
-		return 0, false
+	"github.com/dunglas/httpsfv"
+)
+
+// defaultMaxKeyLength is the longest key of an operation that sets no limit.
+const defaultMaxKeyLength = 255
+
+// maxLength returns the longest valid key in bytes.
+func (r KeyRule) maxLength() int {
+	if r.MaxLength > 0 {
+		return r.MaxLength
 	}
-	switch s[19] {
-	case '8', '9', 'a', 'b', 'A', 'B':
-	default:
-		return 0, false
-	}
-	var src [12]byte
-	copy(src[:8], s[:8])
-	copy(src[8:], s[9:13])
-	var b [6]byte
-	if _, err := hex.Decode(b[:], src[:]); err != nil {
-		return 0, false
-	}
-	var ms int64
-	for _, x := range b {
-		ms = ms<<8 | int64(x)
-	}
-	return ms, true
+	return defaultMaxKeyLength
 }
 
-// isUUID reports whether s has the form 8-4-4-4-12 hexadecimal digits.
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
+// header returns the name of the key's header field.
+func (r KeyRule) header() string {
+	if r.Header != "" {
+		return r.Header
 	}
-	for i := range len(s) {
-		c := s[i]
-		switch i {
-		case 8, 13, 18, 23:
-			if c != '-' {
-				return false
-			}
-		default:
-			if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
-				return false
-			}
+	return "Idempotency-Key"
+}
+
+// normalizeKey returns the key that a header field's lines name. It returns
+// an [*Error] with [CodeKeyMissing] for no line, and one with [CodeKeyInvalid]
+// for more than one, be they equal or not, and for a line that [parseKey]
+// refuses.
+func normalizeKey(rule KeyRule, lines []string) (string, error) {
+	switch len(lines) {
+	case 1:
+		return parseKey(rule, lines[0])
+	case 0:
+		return "", &Error{Code: CodeKeyMissing, Detail: "the header " + rule.header() + " is required: send a key of your choice, and the same one with every retry"}
+	}
+	return "", invalidKey("is sent more than once")
+}
+
+// parseKey returns the key that s names: 1 to [KeyRule.MaxLength] bytes of
+// 0x21 to 0x7E. An s that begins with a quote is an RFC 9651 Item of type
+// String, whose parameters are ignored and whose content is the key. Any other
+// s is the key as it stands, and holds no quote and no comma, because a joined
+// list of two lines cannot be told from one with a comma. UUIDs come back in
+// lower case. A refusal is an [*Error] with [CodeKeyInvalid] that does not
+// repeat s.
+func parseKey(rule KeyRule, s string) (string, error) {
+	key := s
+	quoted := strings.HasPrefix(s, `"`)
+	if quoted {
+		item, err := httpsfv.UnmarshalItem([]string{s})
+		content, ok := item.Value.(string)
+		if err != nil || !ok || strings.HasSuffix(s, " ") {
+			return "", invalidKey("begins with a quote but is not a string of RFC 9651")
+		}
+		key = content
+	}
+	if key == "" {
+		return "", invalidKey("is empty")
+	}
+	if maximum := rule.maxLength(); len(key) > maximum {
+		return "", invalidKey(fmt.Sprintf("is %d bytes long, the limit is %d", len(key), maximum))
+	}
+	for i := range len(key) {
+		switch c := key[i]; {
+		case c < 0x21 || c > 0x7e:
+			return "", invalidKey("holds a byte that is not visible ASCII (0x21 to 0x7E)")
+		case !quoted && (c == '"' || c == ','):
+			return "", invalidKey("holds a quote or a comma; two keys, or one that must be quoted as RFC 9651 says")
 		}
 	}
-	return true
+	switch rule.Format {
+	case KeyUUID:
+		if !isUUID(key) {
+			return "", invalidKey("must be a UUID")
+		}
+		return strings.ToLower(key), nil
+	case KeyUUIDv7:
+		if _, ok := uuidv7Time(key); !ok {
+			return "", invalidKey("must be a UUIDv7 (RFC 9562)")
+		}
+		return strings.ToLower(key), nil
+	}
+	return key, nil
+}
+
+// spellKey returns the spelling of a key that [parseKey] reads back: the key
+// itself, or an RFC 9651 String for one that may not stand bare.
+func spellKey(key string) string {
+	if !strings.ContainsAny(key, `",`) {
+		return key
+	}
+	return `"` + quoteEscapes.Replace(key) + `"`
+}
+
+var quoteEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+
+func invalidKey(what string) error {
+	return &Error{Code: CodeKeyInvalid, Detail: "the idempotency key " + what}
 }
