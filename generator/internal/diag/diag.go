@@ -14,7 +14,7 @@ type Pos struct {
 	// slashes.
 	File string
 	Line int // from 1; 0 when only the file is known
-	Col  int // from 1, in bytes; 0 when only the line is known
+	Col  int // from 1, in characters; 0 when only the line is known
 }
 
 // String returns file:line:col, as far as they are known.

@@ -1,0 +1,117 @@
+package tree
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/speakeasy-api/openapi/overlay"
+	"gopkg.in/yaml.v3"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+)
+
+// Overlay applies the OpenAPI Overlay in the file at path to f, in place.
+// Every value keeps the position where its text stands: in f's file or in the
+// overlay's. A target that matches nothing is an error, as it is for
+// oapi-codegen unless told otherwise.
+func (f *File) Overlay(path string) diag.List {
+	over, findings := Read(path)
+	if findings.HasErrors() {
+		return findings
+	}
+	root := over.Root()
+	if !root.Field("overlay").Value.Exists() {
+		return diag.List{diag.Errorf(root.Pos(), "overlay-invalid",
+			"is not an OpenAPI Overlay: it does not begin with \"overlay: 1.0.0\"")}
+	}
+	var parsed overlay.Overlay
+	err := over.doc.Decode(&parsed)
+	if err == nil {
+		err = parsed.Validate()
+	}
+	if err != nil {
+		return diag.List{diag.Errorf(root.Pos(), "overlay-invalid", "is not a valid OpenAPI Overlay: %s", oneLine(err))}
+	}
+
+	m := mover{labels: map[string]diag.Pos{}, texts: map[*yaml.Node]string{}}
+	m.label(f, f.doc)
+	m.label(over, over.doc)
+	for i, item := range root.Get("actions").Items() {
+		single := parsed
+		single.Actions = parsed.Actions[i : i+1]
+		if _, err := single.ApplyToStrict(f.doc); err != nil {
+			pos := item.Pos()
+			if target := item.Get("target"); target.Exists() {
+				pos = target.Pos()
+			}
+			return diag.List{diag.Errorf(pos, "overlay-invalid", "this action cannot be applied: %s", oneLine(err))}
+		}
+	}
+	f.moved = m.positions(f.doc, root.Get("actions"))
+	return nil
+}
+
+// mover carries positions through the overlay library, whose copies of a
+// value keep its comment but not its line.
+type mover struct {
+	labels map[string]diag.Pos   // by the comment that stands for the position
+	texts  map[*yaml.Node]string // of the scalars before the overlay
+}
+
+func (m *mover) label(f *File, n *yaml.Node) {
+	n.HeadComment = fmt.Sprint(len(m.labels))
+	m.labels[n.HeadComment] = Value{f, n}.Pos()
+	if n.Kind == yaml.ScalarNode {
+		m.texts[n] = n.Value
+	}
+	for _, child := range n.Content {
+		m.label(f, child)
+	}
+}
+
+// positions returns the position of every value under n.
+func (m *mover) positions(n *yaml.Node, actions Value) map[*yaml.Node]diag.Pos {
+	moved := make(map[*yaml.Node]diag.Pos, len(m.labels))
+	written := map[[2]string]diag.Pos{} // by key and text, the last in the overlay
+	for _, action := range actions.Items() {
+		collectScalars(action.Get("update"), "", written)
+	}
+	var walk func(n *yaml.Node, key string)
+	walk = func(n *yaml.Node, key string) {
+		moved[n] = m.labels[n.HeadComment]
+		// The library writes a new scalar into the old one's node.
+		if text, ok := m.texts[n]; ok && text != n.Value {
+			if pos, ok := written[[2]string{key, n.Value}]; ok {
+				moved[n] = pos
+			} else if pos, ok := written[[2]string{"", n.Value}]; ok {
+				moved[n] = pos
+			}
+		}
+		for i, child := range n.Content {
+			childKey := key
+			if n.Kind == yaml.MappingNode && i%2 == 1 {
+				childKey = n.Content[i-1].Value
+			}
+			walk(child, childKey)
+		}
+	}
+	walk(n, "")
+	return moved
+}
+
+func collectScalars(v Value, key string, into map[[2]string]diag.Pos) {
+	for _, f := range v.Fields() {
+		collectScalars(f.Value, f.Name, into)
+	}
+	for _, item := range v.Items() {
+		collectScalars(item, key, into)
+	}
+	if v.Exists() && !v.IsMap() && !v.IsList() {
+		into[[2]string{key, v.Text()}] = v.Pos()
+	}
+}
+
+// oneLine joins the lines of a library's message.
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -1,0 +1,247 @@
+package tree
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+)
+
+// Bounds on what is read. The largest public API descriptions have 13 MB,
+// some 700,000 values and are 60 deep.
+const (
+	maxBytes  = 64 << 20
+	maxCopies = 1_000_000 // values that aliases may add
+	maxDepth  = 1_000
+)
+
+// Read reads a file. The File is nil if there is an error among the findings.
+func Read(path string) (*File, diag.List) {
+	name := diag.FileName(path)
+	fail := func(format string, args ...any) (*File, diag.List) {
+		return nil, diag.List{diag.Errorf(diag.Pos{File: name}, "file-unreadable", format, args...)}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fail("cannot be read: %v", reason(err))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fail("cannot be read: %v", reason(err))
+	}
+	if !info.Mode().IsRegular() {
+		return fail("cannot be read: it is not a regular file")
+	}
+	if info.Size() > maxBytes {
+		return fail("is larger than %d MB", maxBytes>>20)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes))
+	if err != nil {
+		return fail("cannot be read: %v", reason(err))
+	}
+	return Parse(path, data)
+}
+
+// reason is an I/O error without the path, which the position already shows.
+func reason(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
+
+// Parse reads data as the content of the file at path, JSON where it is valid
+// JSON and YAML otherwise.
+func Parse(path string, data []byte) (*File, diag.List) {
+	file := &File{Path: filepath.Clean(path), Name: diag.FileName(path)}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if pos, what := firstBadCharacter(file.Name, data); what != "" {
+		return nil, diag.List{diag.Errorf(pos, "file-invalid", "is not valid YAML or JSON: %s", what)}
+	}
+	var problem *diag.Diagnostic
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
+		file.doc, problem = parseJSON(file.Name, data)
+	} else {
+		file.doc, problem = parseYAML(file.Name, data)
+	}
+	if problem != nil {
+		return nil, diag.List{*problem}
+	}
+	e := expander{file: file, copies: maxCopies, open: map[*yaml.Node]bool{}}
+	e.expand(file.doc, 0)
+	if e.findings.HasErrors() {
+		return nil, e.findings
+	}
+	return file, nil
+}
+
+// firstBadCharacter finds what neither YAML nor JSON allows: bytes that are
+// not UTF-8, and control characters.
+func firstBadCharacter(name string, data []byte) (diag.Pos, string) {
+	pos := diag.Pos{File: name, Line: 1, Col: 1}
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return pos, "it is not UTF-8 here"
+		case r < 0x20 && r != '\t' && r != '\n' && r != '\r', r == 0x7f:
+			return pos, fmt.Sprintf("it holds the control character U+%04X", r)
+		}
+		if r == '\n' {
+			pos.Line, pos.Col = pos.Line+1, 1
+		} else {
+			pos.Col++
+		}
+		i += size
+	}
+	return diag.Pos{}, ""
+}
+
+var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+
+func parseYAML(name string, data []byte) (*yaml.Node, *diag.Diagnostic) {
+	fail := func(pos diag.Pos, format string, args ...any) (*yaml.Node, *diag.Diagnostic) {
+		d := diag.Errorf(pos, "file-invalid", format, args...)
+		return nil, &d
+	}
+	pos := diag.Pos{File: name}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return fail(pos, "is empty")
+	case err != nil:
+		msg := string(bytes.TrimPrefix([]byte(err.Error()), []byte("yaml: ")))
+		if m := yamlErrorLine.FindStringSubmatch(msg); m != nil {
+			pos.Line, _ = strconv.Atoi(m[1])
+			msg = msg[len(m[0]):]
+		}
+		return fail(pos, "is not valid YAML: %s", msg)
+	}
+	if len(doc.Content) != 1 {
+		return fail(pos, "is empty")
+	}
+	if err := dec.Decode(&second); err == nil {
+		pos.Line, pos.Col = second.Line, second.Column
+		return fail(pos, "holds a second YAML document; keep one")
+	}
+	return &doc, nil
+}
+
+// expander replaces aliases and merge keys by copies of what they stand for,
+// so that nothing after it needs to know of them.
+type expander struct {
+	file     *File
+	copies   int // how many more values may be copied
+	open     map[*yaml.Node]bool
+	findings diag.List
+}
+
+func (e *expander) fail(n *yaml.Node, code, format string, args ...any) {
+	e.findings = append(e.findings, diag.Errorf(Value{e.file, n}.Pos(), code, format, args...))
+}
+
+func (e *expander) expand(n *yaml.Node, depth int) {
+	if depth > maxDepth {
+		e.fail(n, "file-invalid", "is nested deeper than %d levels", maxDepth)
+		return
+	}
+	e.open[n] = true
+	defer delete(e.open, n)
+	for i, child := range n.Content {
+		if len(e.findings) > 0 {
+			return
+		}
+		if child.Kind == yaml.AliasNode {
+			if e.open[child.Alias] {
+				e.fail(child, "file-invalid", "the alias *%s stands inside of what it names", child.Value)
+				return
+			}
+			// Anchors come before their aliases: the target is expanded already.
+			n.Content[i] = e.copy(child.Alias, depth+1)
+			continue
+		}
+		e.expand(child, depth+1)
+	}
+	if n.Kind == yaml.MappingNode && len(e.findings) == 0 {
+		e.merge(n, depth)
+		e.checkKeys(n)
+	}
+}
+
+func (e *expander) copy(n *yaml.Node, depth int) *yaml.Node {
+	e.copies--
+	if e.copies < 0 || depth > maxDepth {
+		if len(e.findings) == 0 {
+			e.fail(n, "file-invalid", "aliases expand to more than %d values or %d levels", maxCopies, maxDepth)
+		}
+		return n
+	}
+	c := *n
+	c.Content = make([]*yaml.Node, len(n.Content))
+	for i, child := range n.Content {
+		c.Content[i] = e.copy(child, depth+1)
+		if len(e.findings) > 0 {
+			break
+		}
+	}
+	return &c
+}
+
+// merge applies the merge key << of YAML 1.1, which OpenAPI tools understand.
+func (e *expander) merge(n *yaml.Node, depth int) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.ShortTag() != "!!merge" {
+			continue
+		}
+		sources := []*yaml.Node{value}
+		if value.Kind == yaml.SequenceNode {
+			sources = value.Content
+		}
+		n.Content = append(n.Content[:i:i], n.Content[i+2:]...)
+		for _, source := range sources {
+			if source.Kind != yaml.MappingNode {
+				e.fail(source, "file-invalid", "<< needs an object or a list of objects")
+				return
+			}
+			for j := 0; j+1 < len(source.Content); j += 2 {
+				if !(Value{e.file, n}).Field(source.Content[j].Value).Value.Exists() {
+					n.Content = append(n.Content, source.Content[j], source.Content[j+1])
+				}
+			}
+		}
+		return
+	}
+}
+
+// checkKeys refuses keys that are not text and keys that stand twice: readers
+// differ on which of two values counts.
+func (e *expander) checkKeys(n *yaml.Node) {
+	seen := make(map[string]*yaml.Node, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind != yaml.ScalarNode {
+			e.fail(key, "file-invalid", "a key must be text, not %s", Value{e.file, key}.Kind())
+			continue
+		}
+		if first, ok := seen[key.Value]; ok {
+			e.fail(key, "duplicate-key", "the key %q is already at line %d", key.Value, first.Line)
+			continue
+		}
+		seen[key.Value] = key
+	}
+}
