@@ -1,0 +1,107 @@
+// Package storetest is the conformance suite of idempotency stores. A store
+// that passes it keeps the guarantee of package idempotency: what its work
+// does through the transaction happens at most once for each scope, operation
+// and key, and every retry gets the answer that was committed with it.
+//
+// A store's test says how the suite reaches it:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, storetest.Harness[pgx.Tx]{Open: open, …})
+//	}
+//
+// The suite uses nothing but the standard library.
+package storetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// Store is what the suite examines.
+type Store[Tx any] interface {
+	idempotency.Store[Tx]
+	idempotency.Keeper
+}
+
+// Harness says how the suite reaches one kind of store.
+type Harness[Tx any] struct {
+	// Open makes a store with data of its own, which no other test sees, and
+	// registers its removal with t.Cleanup. It is called once for each check;
+	// checks run in parallel.
+	Open func(t *testing.T) Fixture[Tx]
+	// OneWriter says that a handler keeps every other transaction out, as in
+	// SQLite: a duplicate that comes to another replica waits and is then
+	// replayed instead of being refused, and a nested Execute is refused.
+	OneWriter bool
+	// Faults are what a handler may wrongly do to its transaction, by name:
+	// commit it, roll it back, send COMMIT as text, let a statement fail and
+	// go on. After each the suite expects an answer that was kept together
+	// with the effects, or an error and no record.
+	Faults map[string]func(ctx context.Context, tx Tx) error
+	// Conflict makes work fail as it does after a serialization failure or a
+	// deadlock, and returns that error. Nil where a store knows no such thing.
+	Conflict func(ctx context.Context, tx Tx) error
+}
+
+// Fixture is an open store and the means to look behind it.
+type Fixture[Tx any] struct {
+	Store Store[Tx]
+	// Replica is a second store on the same data that shares nothing else
+	// with the first, as another process would have it. Nil where the data
+	// cannot be shared.
+	Replica Store[Tx]
+	// Effect makes one business effect through tx, and Effects counts those
+	// that were committed with this label. Both are nil for a store whose
+	// transaction carries no effects.
+	Effect  func(ctx context.Context, tx Tx, label string) error
+	Effects func(ctx context.Context, label string) (int, error)
+	// Advance lets d pass as far as records are concerned: it moves the
+	// store's clock, or the times of all records back.
+	Advance func(ctx context.Context, d time.Duration) error
+}
+
+// Run runs every check as a parallel subtest of t.
+func Run[Tx any](t *testing.T, h Harness[Tx]) {
+	for _, c := range []struct {
+		name  string
+		check func(*suite[Tx])
+	}{
+		{"FirstThenReplay", firstThenReplay[Tx]},
+		{"ReplayIsByteForByte", replayIsByteForByte[Tx]},
+		{"Mismatch", mismatch[Tx]},
+		{"InFlight", inFlight[Tx]},
+		{"ReplicaSharesRecords", replicaSharesRecords[Tx]},
+		{"IdentityIsExact", identityIsExact[Tx]},
+		{"LongestIdentity", longestIdentity[Tx]},
+		{"NestedExecute", nestedExecute[Tx]},
+
+		{"ErrorFreesKey", errorFreesKey[Tx]},
+		{"PanicFreesKey", panicFreesKey[Tx]},
+		{"FaultyHandler", faultyHandler[Tx](h)},
+		{"LateUseOfTransaction", lateUse[Tx]},
+		{"CancelledBefore", cancelledBefore[Tx]},
+		{"CancelledDuring", cancelledDuring[Tx]},
+		{"Rerun", rerun[Tx](h)},
+		{"Transact", transact[Tx]},
+
+		{"Expiry", expiry[Tx]},
+		{"AgeOfKey", ageOfKey[Tx]},
+		{"OptionsBelongToOperation", optionsBelongToOperation[Tx]},
+		{"Sweep", sweep[Tx]},
+		{"SweepSparesClaim", sweepSparesClaim[Tx]},
+		{"SweepBesideExecute", sweepBesideExecute[Tx]},
+		{"Lookup", lookup[Tx]},
+		{"Release", release[Tx]},
+
+		{"Concurrency", concurrency[Tx]},
+		{"ThunderingHerd", thunderingHerd[Tx]},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.check(open(t, h))
+		})
+	}
+}
