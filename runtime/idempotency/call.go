@@ -1,21 +1,65 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"sync/atomic"
+	"time"
 )
 
-// Call is one attempt on its way through the HTTP edge.
+// Call is one attempt on its way through the HTTP edge. Generated code passes
+// it on; handlers do not see it.
 type Call struct {
+	op      *Operation
+	scope   string
+	key     string // normalised; "" where the operation allows none
+	request *http.Request
+	body    []byte
+	reader  bodyReader
+	started time.Time
+	outcome Outcome
+	err     error
 	noRerun atomic.Bool
 }
 
-func (c *Call) fingerprint(byte) (Fingerprint, error) {
-	return Fingerprint{}, errors.New("idempotency: the call has no request")
+// Body returns a fresh reader over the request's body, for handlers that get
+// a reader: each run of a handler reads from the start.
+func (c *Call) Body() io.Reader { return bytes.NewReader(c.body) }
+
+// ContentType returns the request's Content-Type as it was sent.
+func (c *Call) ContentType() string { return c.request.Header.Get("Content-Type") }
+
+// fingerprint returns the fingerprint of the request under a version.
+func (c *Call) fingerprint(version byte) (Fingerprint, error) {
+	if c.op == nil {
+		return Fingerprint{}, errors.New("idempotency: the call has no request")
+	}
+	return computeFingerprint(version, c.op, fingerprintInput{
+		Method:      c.request.Method,
+		EscapedPath: c.request.URL.EscapedPath(),
+		RawQuery:    c.request.URL.RawQuery,
+		Header:      c.request.Header,
+		ContentType: c.ContentType(),
+		Body:        c.body,
+	})
 }
 
+// KeyOf returns the key of call as the key type of its operation.
+func KeyOf[Op OpType](call *Call) Key[Op] { return keyFrom[Op](call.key) }
+
 type callContext struct{}
+
+func withCall(ctx context.Context, c *Call) context.Context {
+	return context.WithValue(ctx, callContext{}, c)
+}
+
+func callFrom(ctx context.Context) (*Call, bool) {
+	c, ok := ctx.Value(callContext{}).(*Call)
+	return c, ok
+}
 
 // NoRerun tells the store that this attempt makes an effect outside its
 // transaction, so that work must not run again after a serialization failure
@@ -23,7 +67,22 @@ type callContext struct{}
 // Call it before the effect, with the context that the handler was given.
 // Outside a handler it does nothing.
 func NoRerun(ctx context.Context) {
-	if c, ok := ctx.Value(callContext{}).(*Call); ok {
+	if c, ok := callFrom(ctx); ok {
 		c.noRerun.Store(true)
 	}
 }
+
+// bodyReader stands in for a request body that has been read.
+type bodyReader struct{ bytes.Reader }
+
+func (*bodyReader) Close() error { return nil }
+
+// validatedBody forwards the value that an OpenAPI validator has decoded and
+// left on the body, so that the handler decodes what was validated and not
+// what the bytes say to a laxer decoder.
+type validatedBody struct {
+	*bodyReader
+	value interface{ ValidatedValue() any }
+}
+
+func (b validatedBody) ValidatedValue() any { return b.value.ValidatedValue() }

@@ -27,42 +27,46 @@ const problemTypes = "https://github.com/idemgen/idemgen/blob/main/docs/problems
 
 // newProblem returns the default problem document of a refusal.
 func newProblem(e *Error) Problem {
-	p := Problem{Type: problemTypes + string(e.Code), Detail: e.Detail, Code: e.Code, Retryable: e.Code.Retryable(), RetryAfter: e.RetryAfter}
-	p.Status, p.Title = e.Code.text()
+	kind := problemKinds[e.Code]
+	if kind.status == 0 {
+		kind = problemKinds[CodeInternal]
+	}
+	p := Problem{
+		Type:       problemTypes + string(e.Code),
+		Title:      kind.title,
+		Status:     kind.status,
+		Detail:     e.Detail,
+		Code:       e.Code,
+		Retryable:  e.Code.Retryable(),
+		RetryAfter: e.RetryAfter,
+	}
+	if p.Detail == "" {
+		p.Detail = kind.detail
+	}
 	if p.Retryable && p.RetryAfter <= 0 {
 		p.RetryAfter = time.Second
 	}
 	return p
 }
 
-// text returns a code's status and title.
-func (c Code) text() (int, string) {
-	switch c {
-	case CodeKeyMissing:
-		return http.StatusBadRequest, "Idempotency key is missing"
-	case CodeKeyInvalid:
-		return http.StatusBadRequest, "Idempotency key is invalid"
-	case CodeBodyInvalid:
-		return http.StatusBadRequest, "Request body is invalid"
-	case CodeScopeMissing:
-		return http.StatusUnauthorized, "Caller is not known"
-	case CodeInFlight:
-		return http.StatusConflict, "A request with this idempotency key is in flight"
-	case CodeKeyExpired:
-		return http.StatusPreconditionFailed, "Idempotency key is expired"
-	case CodeBodyTooLarge:
-		return http.StatusRequestEntityTooLarge, "Request body is too large"
-	case CodeMismatch:
-		return http.StatusUnprocessableEntity, "Idempotency key was used for another request"
-	case CodeResponseTooLarge:
-		return http.StatusInternalServerError, "Answer is too large to be kept"
-	case CodeUnavailable:
-		return http.StatusServiceUnavailable, "Request could not be executed now"
-	case CodeOutcomeUnknown:
-		return http.StatusServiceUnavailable, "Outcome is not known yet"
-	default:
-		return http.StatusInternalServerError, "Internal error"
-	}
+type problemKind struct {
+	status        int
+	title, detail string // the detail is for refusals that bring none
+}
+
+var problemKinds = map[Code]problemKind{
+	CodeKeyMissing:       {http.StatusBadRequest, "Idempotency key is missing", ""},
+	CodeKeyInvalid:       {http.StatusBadRequest, "Idempotency key is invalid", ""},
+	CodeBodyInvalid:      {http.StatusBadRequest, "Request body is invalid", ""},
+	CodeScopeMissing:     {http.StatusUnauthorized, "Caller is not known", ""},
+	CodeInFlight:         {http.StatusConflict, "Request is in flight", "a request with this key is being executed; send this one again, with the same key, to get its answer"},
+	CodeKeyExpired:       {http.StatusPreconditionFailed, "Idempotency key is expired", ""},
+	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "Request body is too large", ""},
+	CodeMismatch:         {http.StatusUnprocessableEntity, "Idempotency key was used for another request", "this key was used for a request with other content; use a new key for a new request"},
+	CodeInternal:         {http.StatusInternalServerError, "Internal error", "the request could not be executed; nothing of it was kept"},
+	CodeResponseTooLarge: {http.StatusInternalServerError, "Answer is too large", ""},
+	CodeUnavailable:      {http.StatusServiceUnavailable, "Request cannot be executed now", "nothing of the request was kept; send it again with the same key"},
+	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, "Outcome is not known yet", "the request may have been executed; send it again with the same key to learn its outcome"},
 }
 
 // WriteProblem writes p as application/problem+json (RFC 9457), with

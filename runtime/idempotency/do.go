@@ -1,0 +1,94 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Do runs fn at most once for req's scope, operation and key, for callers that
+// are not HTTP: queue consumers, webhooks, jobs. fn makes its effects through
+// tx; its value is stored as JSON in the same commit, and a repeat gets it
+// back with replayed set, without running fn.
+//
+// Fill req with its identity, a fingerprint of the message ([FingerprintOf])
+// and a retention longer than the longest time after which the message can
+// come again. An error of fn comes back as it is: nothing was kept and the key
+// is free. Other errors are those of [Store].Execute: acknowledge the message
+// only when Do has returned without one.
+//
+// T must survive JSON: what a repeat gets is what json.Unmarshal makes of it.
+func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ctx context.Context, tx Tx) (T, error)) (value T, replayed bool, err error) {
+	if err := checkRequest(&req); err != nil {
+		return value, false, err
+	}
+	var failed *handlerError
+	call := &Call{scope: req.Scope, key: req.Key}
+	req.call = call
+	result, err := store.Execute(withCall(ctx, call), req, func(ctx context.Context, tx Tx) (Response, error) {
+		v, err := fn(ctx, tx)
+		if err != nil {
+			failed = &handlerError{err}
+			return Response{}, failed
+		}
+		body, err := json.Marshal(v)
+		if err != nil {
+			return Response{}, fmt.Errorf("idempotency: the value cannot be stored: %w", err)
+		}
+		value = v
+		return Response{Status: 200, Body: body}, nil
+	})
+	var zero T
+	switch {
+	case err != nil:
+		if own, is := err.(*handlerError); is && own == failed {
+			err = own.err
+		}
+		return zero, false, err
+	case !result.Replayed:
+		return value, false, nil
+	}
+	value = zero
+	if err := json.Unmarshal(result.Body, &value); err != nil {
+		return zero, true, fmt.Errorf("idempotency: the stored value does not fit into %T; it was stored by another version of this program: %w", value, err)
+	}
+	return value, true, nil
+}
+
+// checkRequest refuses a request that would share a record with another or
+// never be kept.
+func checkRequest(req *Request) error {
+	switch {
+	case req.Scope == "":
+		return &Error{Code: CodeScopeMissing, Detail: "Request.Scope is empty"}
+	case req.Operation == "":
+		return errors.New("idempotency: Request.Operation is empty")
+	case req.Retention <= 0:
+		return errors.New("idempotency: Request.Retention must be positive")
+	case req.Fingerprint == Fingerprint{}:
+		return errors.New("idempotency: Request.Fingerprint is not set; use FingerprintOf")
+	}
+	key, err := normalizeKey(KeyRule{}, []string{req.Key})
+	if err != nil {
+		return err
+	}
+	req.Key = key
+	return nil
+}
+
+// FingerprintOf returns the fingerprint of a message: SHA-256 over its
+// length-framed parts. Give it everything that the function can tell apart.
+func FingerprintOf(parts ...[]byte) Fingerprint {
+	var b []byte
+	for _, p := range parts {
+		b = binary.AppendUvarint(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	sum := sha256.Sum256(b)
+	f := Fingerprint{fingerprintVersion}
+	copy(f[1:], sum[:])
+	return f
+}

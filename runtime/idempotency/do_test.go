@@ -1,0 +1,114 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/memstore"
+)
+
+type receipt struct{ ID int }
+
+// A message that comes twice has its effect once, and the second delivery gets
+// the first one's value.
+func TestDo(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	runs := 0
+	deliver := func(key, body string) (receipt, bool, error) {
+		return idempotency.Do(t.Context(), store, idempotency.Request{
+			Identity:    idempotency.Identity{Scope: "queue", Operation: "ship", Key: key},
+			Fingerprint: idempotency.FingerprintOf([]byte(body)),
+			Retention:   time.Hour,
+		}, func(context.Context, struct{}) (receipt, error) {
+			runs++
+			if body == "fail" {
+				return receipt{}, errShip
+			}
+			return receipt{ID: runs}, nil
+		})
+	}
+	if _, _, err := deliver("m1", "fail"); err != errShip {
+		t.Errorf("the function's error comes back as %v", err)
+	}
+	if v, replayed, err := deliver("m1", "a"); v.ID != 2 || replayed || err != nil {
+		t.Error(v, replayed, err)
+	}
+	if v, replayed, err := deliver("m1", "a"); v.ID != 2 || !replayed || err != nil {
+		t.Error(v, replayed, err)
+	}
+	if _, _, err := deliver("m1", "b"); !errors.Is(err, idempotency.ErrMismatch) {
+		t.Error(err)
+	}
+	if v, replayed, err := deliver("m2", "a"); v.ID != 3 || replayed || err != nil {
+		t.Error(v, replayed, err)
+	}
+}
+
+var errShip = errors.New("no carrier")
+
+// A request that would share a record with others, or could not be kept, is
+// refused before anything runs.
+// Covers SEC-02.
+func TestDoRefusals(t *testing.T) {
+	t.Parallel()
+	good := idempotency.Request{
+		Identity:    idempotency.Identity{Scope: "s", Operation: "o", Key: "k"},
+		Fingerprint: idempotency.FingerprintOf(nil),
+		Retention:   time.Hour,
+	}
+	for name, spoil := range map[string]func(*idempotency.Request){
+		"scope":       func(r *idempotency.Request) { r.Scope = "" },
+		"operation":   func(r *idempotency.Request) { r.Operation = "" },
+		"key":         func(r *idempotency.Request) { r.Key = "" },
+		"blank key":   func(r *idempotency.Request) { r.Key = " " },
+		"retention":   func(r *idempotency.Request) { r.Retention = 0 },
+		"fingerprint": func(r *idempotency.Request) { r.Fingerprint = idempotency.Fingerprint{} },
+	} {
+		req := good
+		spoil(&req)
+		if _, _, err := idempotency.Do(t.Context(), memstore.New(), req, func(context.Context, struct{}) (int, error) {
+			t.Errorf("%s: the function ran", name)
+			return 0, nil
+		}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// A value that JSON cannot hold is an error and stores nothing; a stored value
+// of another shape is an error and not a wrong value.
+func TestDoValues(t *testing.T) {
+	t.Parallel()
+	store := memstore.New()
+	req := idempotency.Request{
+		Identity:    idempotency.Identity{Scope: "s", Operation: "o", Key: "k"},
+		Fingerprint: idempotency.FingerprintOf([]byte("m")),
+		Retention:   time.Hour,
+	}
+	if _, _, err := idempotency.Do(t.Context(), store, req, func(context.Context, struct{}) (chan int, error) { return nil, nil }); err == nil {
+		t.Error("a channel was stored")
+	}
+	if _, replayed, err := idempotency.Do(t.Context(), store, req, func(context.Context, struct{}) (string, error) { return "text", nil }); err != nil || replayed {
+		t.Error(replayed, err)
+	}
+	if v, _, err := idempotency.Do(t.Context(), store, req, func(context.Context, struct{}) (int, error) { return 1, nil }); err == nil {
+		t.Errorf("a stored string came back as %d", v)
+	}
+}
+
+// The parts of a fingerprint are framed: moving a byte from one to the next
+// changes it.
+func TestFingerprintOf(t *testing.T) {
+	t.Parallel()
+	a := idempotency.FingerprintOf([]byte("ab"), []byte("c"))
+	if a == idempotency.FingerprintOf([]byte("a"), []byte("bc")) || a == idempotency.FingerprintOf([]byte("abc")) {
+		t.Error("two lists of parts share a fingerprint")
+	}
+	if a != idempotency.FingerprintOf([]byte("ab"), []byte("c")) {
+		t.Error("the fingerprint is not stable")
+	}
+}

@@ -1,0 +1,343 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Visit writes a typed answer, as oapi-codegen's answer types do.
+type Visit func(w http.ResponseWriter) error
+
+// Edge is the HTTP side of one generated server. It is for generated code:
+// [Edge.ServeHTTP] sees the raw request before it is decoded, [Edge.Run] runs
+// the handler under a claim. Both are needed, and the generated
+// NewIdempotentHandler wires both.
+type Edge[Tx any] struct {
+	store   Store[Tx]
+	scope   Scope
+	options options
+	waiting chan struct{} // one token for each duplicate that may wait
+}
+
+// NewEdge returns the edge of a generated server. It panics when store or
+// scope is nil: such a server would run unprotected.
+func NewEdge[Tx any](store Store[Tx], scope Scope, opts ...Option) *Edge[Tx] {
+	if store == nil {
+		panic("idempotency: the store is nil")
+	}
+	if scope == nil {
+		panic("idempotency: the scope is nil; say idempotency.Unscoped if all callers are one")
+	}
+	o := newOptions(opts)
+	return &Edge[Tx]{store: store, scope: scope, options: o, waiting: make(chan struct{}, max(o.maxWaiting, 0))}
+}
+
+// Framework returns the last value of type T given by [WithFramework].
+func Framework[T, Tx any](e *Edge[Tx]) (value T, ok bool) {
+	for _, v := range e.options.framework {
+		if t, is := v.(T); is {
+			value, ok = t, true
+		}
+	}
+	return value, ok
+}
+
+// ServeHTTP checks key, scope and body size, reads the body, and calls next
+// with a request that carries the attempt and a body to be read again. It
+// answers by itself what it refuses. The observer is told when next returns.
+func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operation, next func(http.ResponseWriter, *http.Request)) {
+	call := &Call{op: op, request: r, outcome: OutcomeReleased}
+	if observe := e.options.observer; observe != nil {
+		call.started = time.Now()
+		// Deferred, so that a handler that panics is reported as released.
+		defer func() {
+			observe(r.Context(), Event{Operation: op.ID, Outcome: call.outcome, Scope: call.scope, Key: call.key, Duration: time.Since(call.started), Err: call.err})
+		}()
+	}
+	if err := e.admit(call, w); err != nil {
+		call.fail(err)
+		e.options.problem(w, r, newProblem(err))
+		return
+	}
+	// What next refuses by itself, such as a body that does not decode, never
+	// reaches Run.
+	call.outcome = OutcomeInvalid
+	next(w, call.request)
+}
+
+// admit reads from the request what Run needs, or says why it is refused.
+func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
+	r := call.request
+	name := call.op.Key.Header
+	if name == "" {
+		name = "Idempotency-Key"
+	}
+	switch lines := r.Header.Values(name); {
+	case len(lines) > 0:
+		key, err := normalizeKey(call.op.Key, lines)
+		if err != nil {
+			return asRefusal(err)
+		}
+		call.key = key
+	case !call.op.Optional:
+		return &Error{Code: CodeKeyMissing, Detail: missingKey(name, r.Header)}
+	}
+	scope, scopeErr := e.scope(r.Context(), r.Header)
+	switch {
+	case scopeErr != nil:
+		return &Error{Code: CodeInternal, Detail: "the caller could not be determined", Err: scopeErr}
+	case scope == "":
+		return &Error{Code: CodeScopeMissing, Detail: "the request does not say who the caller is"}
+	}
+	call.scope = scope
+	return e.readBody(call, w)
+}
+
+// missingKey tells a caller how to send a key, with a hint when a header that
+// is nearly the right one came along (PRO-10).
+func missingKey(name string, header http.Header) string {
+	detail := "send a unique key in the " + name + " header, and the same key with every retry"
+	want := plainName(name)
+	for sent := range header {
+		if plain := plainName(sent); plain == want || plain == "x"+want || "x"+plain == want {
+			return detail + "; " + sent + " is not that header"
+		}
+	}
+	return detail
+}
+
+func plainName(s string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
+}
+
+// readBody reads the body within its limit and puts a request in place whose
+// body can be read again.
+func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
+	r, limit := call.request, e.options.requestLimit
+	tooLarge := func() *Error {
+		// The rest of the body is not read, so the connection cannot be used again.
+		w.Header().Set("Connection", "close")
+		return &Error{Code: CodeBodyTooLarge, Detail: fmt.Sprintf("the request body may have %d bytes", limit)}
+	}
+	if r.ContentLength > limit {
+		return tooLarge()
+	}
+	var validated interface{ ValidatedValue() any }
+	if r.Body != nil && r.Body != http.NoBody {
+		buf := bytes.Buffer{}
+		if r.ContentLength > 0 {
+			buf.Grow(int(r.ContentLength) + bytes.MinRead) // room for the read that finds the end
+		}
+		n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
+		var max *http.MaxBytesError
+		switch {
+		case n > limit || errors.As(err, &max):
+			return tooLarge()
+		case err != nil:
+			return &Error{Code: CodeBodyInvalid, Detail: "the request body could not be read to its end", Err: err}
+		}
+		validated, _ = r.Body.(interface{ ValidatedValue() any })
+		call.body = buf.Bytes()
+	}
+	call.request = r.WithContext(withCall(r.Context(), call))
+	call.reader.Reset(call.body)
+	call.request.Body = &call.reader
+	if validated != nil {
+		call.request.Body = validatedBody{&call.reader, validated}
+	}
+	return nil
+}
+
+// Run claims the key of the attempt that ServeHTTP has put into ctx, runs work
+// in a transaction and stores the answer that visit writes, or answers what is
+// stored. Refusals come back as an [Answer] too. An error is the handler's
+// own, as it returned it, for the server's own error handler; or it says that
+// ctx carries no attempt of op, because the request did not come through
+// ServeHTTP.
+func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context.Context, tx Tx, call *Call) (Visit, error)) (*Answer, error) {
+	call, ok := callFrom(ctx)
+	if !ok || call.op != op {
+		return nil, fmt.Errorf("idempotency: %s was called without its wrapper; serve the handler that NewIdempotentHandler returns", op.ID)
+	}
+	call.outcome = OutcomeReleased
+	a := attempt[Tx]{call: call, options: &e.options, work: work}
+	result, err := e.execute(ctx, call, a.run)
+	switch {
+	case err == nil && result.Replayed:
+		call.outcome = OutcomeReplayed
+		return &Answer{response: result.Response, replayHeader: e.options.replayHeader}, nil
+	case err == nil:
+		call.outcome = OutcomeExecuted
+		if call.key == "" {
+			call.outcome = OutcomeUnprotected
+		}
+		return &Answer{response: a.answer}, nil
+	case err == errReleased:
+		return &Answer{response: a.answer}, nil
+	}
+	if own, is := err.(*handlerError); is && own == a.failed {
+		call.err = own.err
+		return nil, own.err
+	}
+	refusal := asRefusal(err)
+	call.fail(refusal)
+	return &Answer{refusal: refusal, write: e.options.problem, request: call.request}, nil
+}
+
+// asRefusal returns the refusal that err is, or an internal one.
+func asRefusal(err error) *Error {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return refusal
+	}
+	return &Error{Code: CodeInternal, Err: err}
+}
+
+func (c *Call) fail(err *Error) {
+	c.outcome, c.err = outcomeOf(err.Code), err
+}
+
+// execute claims and runs, waiting for another attempt where the operation
+// says so.
+func (e *Edge[Tx]) execute(ctx context.Context, call *Call, work Work[Tx]) (Result, error) {
+	if call.key == "" {
+		response, err := e.store.Transact(ctx, work)
+		return Result{Response: response}, err
+	}
+	fingerprint, err := call.fingerprint(fingerprintVersion)
+	if err != nil {
+		return Result{}, err
+	}
+	req := Request{
+		Identity:    Identity{Scope: call.scope, Operation: call.op.ID, Key: call.key},
+		Fingerprint: fingerprint,
+		Retention:   call.op.Retention,
+		KeyHasTime:  call.op.Key.Format == KeyUUIDv7,
+		call:        call,
+	}
+	result, err := e.store.Execute(ctx, req, work)
+	if call.op.WaitUpTo > 0 && errors.Is(err, ErrInFlight) {
+		return e.wait(ctx, req, call.op.WaitUpTo, work, err)
+	}
+	return result, err
+}
+
+// wait tries again until the other attempt has finished, for at most upTo. It
+// holds no connection between two tries. busy is the answer if it gives up.
+func (e *Edge[Tx]) wait(ctx context.Context, req Request, upTo time.Duration, work Work[Tx], busy error) (Result, error) {
+	select {
+	case e.waiting <- struct{}{}:
+		defer func() { <-e.waiting }()
+	default:
+		return Result{}, busy
+	}
+	ctx2, cancel := context.WithTimeout(ctx, upTo)
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		timer.Reset(pause/2 + rand.N(pause/2)) // jitter, so that duplicates do not try in step
+		select {
+		case <-ctx2.Done():
+			return Result{}, busy
+		case <-timer.C:
+		}
+		result, err := e.store.Execute(ctx, req, work)
+		if !errors.Is(err, ErrInFlight) {
+			return result, err
+		}
+	}
+}
+
+// attempt is the work that Run gives to the store: it captures the handler's
+// answer and decides what the store keeps. It may run more than once.
+type attempt[Tx any] struct {
+	call    *Call
+	options *options
+	work    func(context.Context, Tx, *Call) (Visit, error)
+	answer  Response      // as the handler gave it
+	failed  *handlerError // the last run's own error
+}
+
+// errReleased rolls back an answer whose status frees the key.
+var errReleased = errors.New("idempotency: answer released")
+
+// handlerError is an error that the handler returned, told from those of the
+// store by identity.
+type handlerError struct{ err error }
+
+func (e *handlerError) Error() string { return e.err.Error() }
+func (e *handlerError) Unwrap() error { return e.err }
+
+func (a *attempt[Tx]) run(ctx context.Context, tx Tx) (Response, error) {
+	visit, err := a.work(ctx, tx, a.call)
+	if err != nil {
+		a.failed = &handlerError{err}
+		return Response{}, a.failed
+	}
+	rec := recorder{header: make(http.Header), limit: a.options.responseLimit}
+	if visit != nil {
+		err = visit(&rec)
+	}
+	if rec.overflow {
+		return Response{}, &Error{Code: CodeResponseTooLarge, Detail: fmt.Sprintf("the answer has more than %d bytes; nothing was kept", rec.limit)}
+	}
+	if err != nil {
+		a.failed = &handlerError{err}
+		return Response{}, a.failed
+	}
+	a.answer = rec.response()
+	if a.call.op.Releases(a.answer.Status) {
+		return Response{}, errReleased
+	}
+	if a.answer.Header.Get("Cache-Control") == "" {
+		a.answer.Header.Set("Cache-Control", "no-store") // a replay must not come from a shared cache (SEC-12)
+	}
+	stored := a.answer
+	stored.Header = make(http.Header, len(a.answer.Header))
+	for name, values := range a.answer.Header {
+		if !a.options.unstored.has(name) {
+			stored.Header[name] = values
+		}
+	}
+	return stored, nil
+}
+
+// Answer is what a request is answered: the handler's answer, a stored one, or
+// a refusal.
+type Answer struct {
+	response     Response
+	replayHeader string // set on a replay
+
+	refusal *Error
+	write   func(http.ResponseWriter, *http.Request, Problem)
+	request *http.Request
+}
+
+// WriteTo writes the answer to w. Generated answer types call it.
+func (a *Answer) WriteTo(w http.ResponseWriter) error {
+	if a.refusal != nil {
+		a.write(w, a.request, newProblem(a.refusal))
+		return nil
+	}
+	h := w.Header()
+	for name, values := range a.response.Header {
+		h[name] = values
+	}
+	if a.replayHeader != "" {
+		h[a.replayHeader] = []string{"true"}
+	}
+	w.WriteHeader(a.response.Status)
+	if len(a.response.Body) == 0 {
+		return nil
+	}
+	_, err := w.Write(a.response.Body)
+	return err
+}
