@@ -24,6 +24,9 @@ func (f *File) Overlay(path string) diag.List {
 		return diag.List{diag.Errorf(root.Pos(), "overlay-invalid",
 			"is not an OpenAPI Overlay: it does not begin with \"overlay: 1.0.0\"")}
 	}
+	m := mover{labels: map[string]diag.Pos{}, texts: map[*yaml.Node]string{}}
+	m.label(f, f.doc)
+	m.label(over, over.doc)
 	var parsed overlay.Overlay
 	err := over.doc.Decode(&parsed)
 	if err == nil {
@@ -33,9 +36,6 @@ func (f *File) Overlay(path string) diag.List {
 		return diag.List{diag.Errorf(root.Pos(), "overlay-invalid", "is not a valid OpenAPI Overlay: %s", oneLine(err))}
 	}
 
-	m := mover{labels: map[string]diag.Pos{}, texts: map[*yaml.Node]string{}}
-	m.label(f, f.doc)
-	m.label(over, over.doc)
 	for i, item := range root.Get("actions").Items() {
 		single := parsed
 		single.Actions = parsed.Actions[i : i+1]

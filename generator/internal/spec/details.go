@@ -1,0 +1,151 @@
+package spec
+
+import (
+	"mime"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/tree"
+)
+
+// details reads what the policy and the generated code need of a marked
+// operation, and refuses what cannot be replayed.
+func (l *loader) details(e *entry) {
+	e.Parameters = l.parameters(e)
+	if body := e.node.Get("requestBody"); body.Exists() {
+		e.Body = l.body(body)
+	}
+	responses := e.node.Get("responses").Fields()
+	streams := !hasSuccess(responses)
+	for _, f := range responses {
+		if strings.HasPrefix(f.Name, "x-") {
+			continue
+		}
+		resolved, ok := l.resolved(f.Value)
+		if !ok {
+			continue
+		}
+		r := Response{Status: f.Name, Pos: f.Key.Pos(), MediaTypes: mediaTypes(resolved)}
+		e.Responses = append(e.Responses, r)
+		if f.Name[0] != '2' && (f.Name != "default" || !streams) {
+			continue
+		}
+		for _, c := range resolved.Get("content").Fields() {
+			if isStream(c.Name) || c.Value.Get("itemSchema").Exists() {
+				l.errorf(c.Key.Pos(), "marker-stream",
+					"%s %s is marked idempotent, but its %s answer streams (%s) and cannot be stored and replayed; remove the marker or the media type",
+					e.Method, e.Path, f.Name, quote(c.Name))
+			}
+		}
+	}
+}
+
+// hasSuccess reports whether a 2xx answer is declared; otherwise default
+// stands for it.
+func hasSuccess(responses []tree.Field) bool {
+	for _, f := range responses {
+		if strings.HasPrefix(f.Name, "2") {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loader) resolved(v tree.Value) (tree.Value, bool) {
+	resolved, problem := l.refs.resolve(v)
+	if problem != nil {
+		l.report(*problem)
+		return v, false
+	}
+	return resolved, true
+}
+
+// declared is a parameter with the value that declares it.
+type declared struct {
+	Parameter
+	node tree.Value
+}
+
+// parameters returns the operation's parameters after its path item's; the
+// operation's own win (OpenAPI 3.1 section 4.8.10.1).
+func (l *loader) declaredParameters(e *entry) []declared {
+	var params []declared
+	for _, list := range []tree.Value{e.item.Get("parameters"), e.node.Get("parameters")} {
+	next:
+		for _, item := range list.Items() {
+			node, ok := l.resolved(item)
+			if !ok {
+				continue
+			}
+			p := declared{node: node}
+			p.Name, _ = node.Get("name").Str()
+			p.In, _ = node.Get("in").Str()
+			p.Required, _ = node.Get("required").Bool()
+			p.Pos = node.Pos()
+			if name := node.Get("name"); name.Exists() {
+				p.Pos = name.Pos()
+			}
+			for i, other := range params {
+				if other.In == p.In && (other.Name == p.Name || p.In == "header" && strings.EqualFold(other.Name, p.Name)) {
+					params[i] = p
+					continue next
+				}
+			}
+			params = append(params, p)
+		}
+	}
+	return params
+}
+
+func (l *loader) parameters(e *entry) []Parameter {
+	e.declared = l.declaredParameters(e)
+	params := make([]Parameter, len(e.declared))
+	for i, p := range e.declared {
+		params[i] = p.Parameter
+	}
+	return params
+}
+
+func (l *loader) body(v tree.Value) *Body {
+	v, ok := l.resolved(v)
+	if !ok {
+		return nil
+	}
+	body := &Body{Pos: v.Pos(), MediaTypes: mediaTypes(v)}
+	body.Required, _ = v.Get("required").Bool()
+	return body
+}
+
+func mediaTypes(v tree.Value) []MediaType {
+	var types []MediaType
+	for _, f := range v.Get("content").Fields() {
+		types = append(types, MediaType{Name: f.Name, Pos: f.Key.Pos()})
+	}
+	return types
+}
+
+// essence is a media type in lower case without its parameters.
+func essence(mediaType string) string {
+	if t, _, err := mime.ParseMediaType(mediaType); err == nil {
+		return t
+	}
+	t, _, _ := strings.Cut(mediaType, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// isJSON reports whether bodies of the type are JSON (RFC 6839 section 3.1).
+func isJSON(mediaType string) bool {
+	t := essence(mediaType)
+	return t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json")
+}
+
+// isStream reports whether the type is a sequence that has no known end.
+func isStream(mediaType string) bool {
+	switch t := essence(mediaType); t {
+	case "text/event-stream", "application/jsonl", "application/jsonlines", "application/x-jsonlines",
+		"application/ndjson", "application/x-ndjson", "application/json-seq", "application/stream+json",
+		"application/x-json-stream", "multipart/x-mixed-replace":
+		return true
+	default:
+		return strings.HasSuffix(t, "+json-seq")
+	}
+}

@@ -1,0 +1,234 @@
+package spec
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/tree"
+)
+
+// DefaultMarker is the extension that marks an operation unless the config
+// names another.
+const DefaultMarker = "x-idempotent"
+
+// Options say what to load.
+type Options struct {
+	File    string // of the OpenAPI document
+	Overlay string // file of an OpenAPI Overlay to apply, or ""
+	// Marker is the name of the extension that marks an operation. With
+	// "-defaults" behind it, it names the one at the document's root.
+	Marker string
+	// Operations are markers for operations that the document does not mark,
+	// by operationId or "POST /path". The zero Value is none.
+	Operations tree.Value
+}
+
+// Load reads the document and decides the policy of every marked operation.
+// The Document is nil if there is an error among the findings.
+func Load(opts Options) (*Document, diag.List) {
+	file, findings := tree.Read(opts.File)
+	if findings.HasErrors() {
+		return nil, findings
+	}
+	if findings := checkVersion(file.Root()); findings.HasErrors() {
+		return nil, findings
+	}
+	if opts.Overlay != "" {
+		if findings := file.Overlay(opts.Overlay); findings.HasErrors() {
+			return nil, findings
+		}
+	}
+	l := loader{opts: opts, root: file.Root(), refs: newResolver(file)}
+	doc := l.load()
+	if l.findings.HasErrors() {
+		return nil, l.findings.Sorted()
+	}
+	doc.Name = filepath.Base(file.Path)
+	doc.Pos = diag.Pos{File: file.Name}
+	return doc, l.findings.Sorted()
+}
+
+func checkVersion(root tree.Value) diag.List {
+	if swagger := root.Field("swagger"); swagger.Value.Exists() {
+		return diag.List{diag.Errorf(swagger.Key.Pos(), "spec-version",
+			"Swagger 2.0 is not supported; convert the document to OpenAPI 3 and name the result in `spec`")}
+	}
+	version := root.Get("openapi")
+	switch text := version.Text(); {
+	case !version.Exists():
+		return diag.List{diag.Errorf(root.Pos(), "spec-version",
+			"is not an OpenAPI document: it has no `openapi` version at its top")}
+	case text != "3.0" && text != "3.1" && !strings.HasPrefix(text, "3.0.") && !strings.HasPrefix(text, "3.1."):
+		return diag.List{diag.Errorf(version.Pos(), "spec-version",
+			"OpenAPI %q is not supported; use 3.0 or 3.1", text)}
+	}
+	return nil
+}
+
+// loader holds what the steps of one load share.
+type loader struct {
+	opts     Options
+	root     tree.Value
+	refs     *resolver
+	findings diag.List
+	// effective are the markers that were read where they count.
+	effective []tree.Value
+}
+
+func (l *loader) report(d diag.Diagnostic) { l.findings = append(l.findings, d) }
+
+func (l *loader) errorf(pos diag.Pos, code, format string, args ...any) {
+	l.report(diag.Errorf(pos, code, format, args...))
+}
+
+// entry is an operation on its way into the document.
+type entry struct {
+	Operation
+	item     tree.Value // path item
+	node     tree.Value // operation
+	declared []declared // Parameters with what declares them
+	marker   *marker    // nil for an unmarked operation
+}
+
+func (l *loader) load() *Document {
+	entries := l.operations()
+	defaults := l.defaults()
+	l.markFromConfig(entries)
+	l.checkPlaces()
+	l.checkIDs(entries)
+	doc := &Document{}
+	for i := range entries {
+		e := &entries[i]
+		if e.marker != nil {
+			l.details(e)
+			e.Policy = l.policy(e, defaults)
+		}
+		doc.Operations = append(doc.Operations, e.Operation)
+	}
+	return doc
+}
+
+// methods are the operations that a path item may hold (OpenAPI 3.1 section
+// 4.8.9.1), and whether running one twice can do harm.
+var methods = map[string]bool{
+	"get": false, "head": false, "options": false, "trace": false,
+	"put": true, "post": true, "delete": true, "patch": true,
+}
+
+// operations collects all operations under paths, with their markers.
+func (l *loader) operations() []entry {
+	var entries []entry
+	for _, path := range l.root.Get("paths").Fields() {
+		if strings.HasPrefix(path.Name, "x-") {
+			continue
+		}
+		item := path.Value
+		if ref, ok := item.Get("$ref").Str(); ok {
+			if strings.HasPrefix(ref, "#/paths/") {
+				continue
+			}
+			var problem *diag.Diagnostic
+			if item, problem = l.refs.resolve(item); problem != nil {
+				l.report(*problem)
+				continue
+			}
+		}
+		for _, f := range item.Fields() {
+			if _, ok := methods[f.Name]; !ok {
+				continue
+			}
+			e := entry{item: item, node: f.Value}
+			e.Method, e.Path, e.Pos = strings.ToUpper(f.Name), path.Name, f.Key.Pos()
+			e.OperationID, _ = f.Value.Get("operationId").Str()
+			if m := f.Value.Field(l.opts.Marker); m.Value.Exists() {
+				l.effective = append(l.effective, m.Value)
+				e.marker = l.parseMarker(m, FromMarker)
+			}
+			if e.marker != nil && !methods[f.Name] {
+				l.errorf(e.marker.pos, "marker-method",
+					"%s %s cannot be idempotent by key: %s changes nothing; remove the marker", e.Method, e.Path, e.Method)
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// markFromConfig adds the config's markers.
+func (l *loader) markFromConfig(entries []entry) {
+	byName := map[string][]*entry{}
+	var names []string
+	for i := range entries {
+		e := &entries[i]
+		for _, name := range []string{e.OperationID, e.Method + " " + e.Path} {
+			if name != "" {
+				byName[name] = append(byName[name], e)
+				names = append(names, name)
+			}
+		}
+	}
+	for _, f := range l.opts.Operations.Fields() {
+		found := byName[f.Name]
+		if len(found) == 0 {
+			hint := "write its operationId or METHOD /path"
+			if near := diag.Nearest(f.Name, names); near != "" {
+				hint = "did you mean " + quote(near) + "?"
+			}
+			l.errorf(f.Key.Pos(), "config-operation", "no operation of %s is called %s; %s", l.root.File().Name, quote(f.Name), hint)
+			continue
+		}
+		m := l.parseMarker(f, FromConfig)
+		if m == nil {
+			continue
+		}
+		for _, e := range found {
+			switch {
+			case e.marker != nil:
+				l.errorf(f.Key.Pos(), "marker-twice", "%s %s is marked at %s already; keep one of the two", e.Method, e.Path, e.marker.pos)
+			case e.node.Field(l.opts.Marker).Value.Exists():
+				l.errorf(f.Key.Pos(), "marker-twice", "%s %s has a marker of its own at %s; keep one of the two", e.Method, e.Path,
+					e.node.Field(l.opts.Marker).Key.Pos())
+			case !methods[strings.ToLower(e.Method)]:
+				l.errorf(f.Key.Pos(), "marker-method",
+					"%s %s cannot be idempotent by key: %s changes nothing; remove this line", e.Method, e.Path, e.Method)
+			default:
+				e.marker = m
+			}
+		}
+	}
+}
+
+// checkIDs refuses marked operations that stored records could not tell apart.
+func (l *loader) checkIDs(entries []entry) {
+	first := map[string]*entry{}
+	for i := range entries {
+		e := &entries[i]
+		pos := e.Pos
+		if id := e.node.Get("operationId"); id.Exists() {
+			pos = id.Pos()
+		}
+		if e.marker != nil {
+			if i := strings.IndexFunc(e.ID(), isControl); i >= 0 {
+				l.errorf(pos, "operation-id", "the name %s of a marked operation holds a control character; give it another operationId", quote(e.ID()))
+			}
+		}
+		other, ok := first[e.ID()]
+		if !ok {
+			first[e.ID()] = e
+			continue
+		}
+		if e.marker != nil || other.marker != nil {
+			otherPos := other.Pos
+			if id := other.node.Get("operationId"); id.Exists() {
+				otherPos = id.Pos()
+			}
+			l.errorf(pos, "operation-id", "the operationId %s is also that of %s %s at %s; one of the two is marked, so give each its own",
+				quote(e.ID()), other.Method, other.Path, otherPos)
+		}
+	}
+}
+
+func isControl(r rune) bool {
+	return r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029'
+}

@@ -1,0 +1,107 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/tree"
+)
+
+// checkPlaces refuses markers that stand where they mark nothing, and
+// extensions whose name is nearly the marker's.
+func (l *loader) checkPlaces() {
+	l.walkPlaces(l.root, nil, false)
+	for _, path := range l.root.Get("paths").Fields() {
+		if !path.Value.Get("$ref").Exists() {
+			continue
+		}
+		if item, problem := l.refs.resolve(path.Value); problem == nil && item.File() != l.root.File() {
+			l.walkPlaces(item, []string{"paths", path.Name}, false)
+		}
+	}
+}
+
+// namedThings are members whose own members are named by the document's
+// author, so that such a name is no extension.
+var namedThings = []string{
+	"properties", "patternProperties", "dependentSchemas", "dependentRequired", "$defs", "definitions",
+	"headers", "encoding", "content", "links", "callbacks", "examples", "variables", "mapping", "scopes",
+}
+
+// examples are members that hold data, in which every name is allowed.
+var examples = []string{"example", "default", "enum", "const", "value", "security"}
+
+// walkPlaces looks at v and all that it holds. The path leads there; named
+// says that v's members are named by the author.
+func (l *loader) walkPlaces(v tree.Value, path []string, named bool) {
+	for _, item := range v.Items() {
+		l.walkPlaces(item, path, false)
+	}
+	for _, f := range v.Fields() {
+		if !named {
+			l.checkPlace(v, f, path)
+			if strings.HasPrefix(f.Name, "x-") || slices.Contains(examples, f.Name) || f.Name == "examples" && f.Value.IsList() {
+				continue
+			}
+		}
+		below := append(path[:len(path):len(path)], f.Name)
+		inComponents := len(path) == 1 && path[0] == "components"
+		l.walkPlaces(f.Value, below, !named && (inComponents || f.Value.IsMap() && slices.Contains(namedThings, f.Name)))
+	}
+}
+
+func (l *loader) checkPlace(owner tree.Value, f tree.Field, path []string) {
+	defaults := l.opts.Marker + "-defaults"
+	switch f.Name {
+	case l.opts.Marker:
+		if !slices.Contains(l.effective, f.Value) {
+			l.errorf(f.Key.Pos(), "marker-place", "%s marks nothing %s", f.Name, placeOf(owner, path, defaults))
+		}
+		return
+	case defaults:
+		if len(path) > 0 {
+			l.errorf(f.Key.Pos(), "marker-place", "%s belongs at the document's root", f.Name)
+		}
+		return
+	}
+	isItem := len(path) == 2 && path[0] == "paths"
+	isOperation := len(path) == 3 && path[0] == "paths"
+	if len(path) > 0 && !isItem && !isOperation {
+		return
+	}
+	if l.opts.Marker != DefaultMarker && (f.Name == DefaultMarker || f.Name == DefaultMarker+"-defaults") {
+		return
+	}
+	for _, name := range []string{f.Name, "x-" + f.Name} {
+		if near := diag.Nearest(name, []string{l.opts.Marker, defaults}); near != "" {
+			l.errorf(f.Key.Pos(), "marker-misspelt", "did you mean %s? %s marks nothing", near, quote(f.Name))
+			return
+		}
+	}
+}
+
+// placeOf says where a marker stands and where it should.
+func placeOf(owner tree.Value, path []string, defaults string) string {
+	const move = "; put it on an operation (beside its responses)"
+	switch {
+	case owner.Get("$ref").Exists():
+		return "beside a $ref, where readers drop it; put it on the operation itself"
+	case slices.Contains(path, "callbacks"):
+		return "under callbacks: those requests are not served by the generated server; remove it"
+	case len(path) == 0:
+		return "at the document's root; for common settings write " + defaults
+	case path[0] == "webhooks":
+		return "under webhooks: those requests are not served by the generated server; remove it"
+	case path[0] == "components":
+		return "under components unless a path refers to it" + move
+	case path[0] != "paths":
+		return "under " + path[0] + move
+	case len(path) == 1:
+		return "on paths" + move
+	case len(path) == 2:
+		return "on a path item; put it on each operation (post, put, ...) that it should mark"
+	default:
+		return "inside of " + path[len(path)-1] + move
+	}
+}

@@ -1,0 +1,257 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/tree"
+)
+
+// builtIn holds the values where nobody wrote any.
+var builtIn = marker{
+	source:      FromBuiltIn,
+	required:    setting[bool]{value: true, text: "true", source: FromBuiltIn},
+	keyIn:       setting[KeyIn]{value: KeyInHeader, text: "header", source: FromBuiltIn},
+	keyName:     setting[string]{value: "Idempotency-Key", text: "Idempotency-Key", source: FromBuiltIn},
+	keyFormat:   setting[KeyFormat]{value: FormatOpaque, text: "opaque", source: FromBuiltIn},
+	keyMax:      setting[int]{value: maxKeyLength, text: fmt.Sprint(maxKeyLength), source: FromBuiltIn},
+	retention:   setting[time.Duration]{value: 24 * time.Hour, text: "24h", source: FromBuiltIn},
+	fingerprint: setting[fingerprint]{text: "canonical", source: FromBuiltIn},
+	waitUpTo:    setting[time.Duration]{text: "reject", source: FromBuiltIn},
+	lease:       setting[time.Duration]{text: "transaction", source: FromBuiltIn},
+	release: setting[[]int]{
+		value:  []int{401, 403, 408, 425, 429, -5},
+		text:   "[401, 403, 408, 425, 429, 5XX]",
+		source: FromBuiltIn,
+	},
+}
+
+// pick returns the first setting that somebody wrote.
+func pick[T any](settings ...setting[T]) setting[T] {
+	for _, s := range settings {
+		if s.source != "" {
+			return s
+		}
+	}
+	return setting[T]{}
+}
+
+// policy decides every value of a marked operation and checks it against what
+// the operation declares.
+func (l *loader) policy(e *entry, defaults *marker) *Policy {
+	m := e.marker
+	d := marker{
+		required:    pick(m.required, defaults.required, builtIn.required),
+		keyIn:       pick(m.keyIn, defaults.keyIn, builtIn.keyIn),
+		keyName:     pick(m.keyName, defaults.keyName),
+		keyFormat:   pick(m.keyFormat, defaults.keyFormat, builtIn.keyFormat),
+		keyMax:      pick(m.keyMax, defaults.keyMax, builtIn.keyMax),
+		retention:   pick(m.retention, defaults.retention, builtIn.retention),
+		fingerprint: pick(m.fingerprint, defaults.fingerprint, builtIn.fingerprint),
+		waitUpTo:    pick(m.waitUpTo, defaults.waitUpTo, builtIn.waitUpTo),
+		lease:       pick(m.lease, defaults.lease, builtIn.lease),
+		release:     pick(m.release, defaults.release, builtIn.release),
+		name:        m.name,
+	}
+	p := &Policy{Pos: m.pos}
+	p.Key.Declared = l.decideKey(e, &d)
+	l.checkFingerprint(e, d.fingerprint.value, d.keyName.value)
+	l.refuseUnbuilt(e, &d)
+
+	p.Required = d.required.value
+	p.Key.In, p.Key.Name, p.Key.Format, p.Key.MaxLength = d.keyIn.value, d.keyName.value, d.keyFormat.value, d.keyMax.value
+	p.Retention = d.retention.value
+	p.Fingerprint = Fingerprint{
+		Raw:     d.fingerprint.value.raw,
+		Exclude: texts(d.fingerprint.value.exclude),
+		Include: texts(d.fingerprint.value.include),
+	}
+	p.WaitUpTo, p.Lease = d.waitUpTo.value, d.lease.value
+	p.Release = d.release.value
+	p.TypeName = d.name.value
+	p.Settings = d.settings(m.pos)
+	return p
+}
+
+func (m *marker) settings(pos diag.Pos) []Setting {
+	all := []Setting{
+		shown("required", m.required),
+		shown("key.in", m.keyIn),
+		shown("key.name", m.keyName),
+		shown("key.format", m.keyFormat),
+		shown("key.maxLength", m.keyMax),
+		shown("retention", m.retention),
+		shown("fingerprint", m.fingerprint),
+		shown("inFlight", m.waitUpTo),
+		shown("mode", m.lease),
+		shown("release", m.release),
+	}
+	if m.name.source != "" {
+		all = append(all, shown("name", m.name))
+	}
+	for i := range all {
+		if all[i].Source == FromBuiltIn {
+			all[i].Pos = pos
+		}
+	}
+	return all
+}
+
+func shown[T any](name string, s setting[T]) Setting {
+	return Setting{Name: name, Value: s.text, Source: s.source, Pos: s.pos}
+}
+
+func texts(values []tree.Value) []string {
+	var all []string
+	for _, v := range values {
+		all = append(all, v.Text())
+	}
+	return all
+}
+
+// decideKey checks the key's name, and adopts what the document declares for
+// its header where that is tighter. It returns that declaration, or nil.
+func (l *loader) decideKey(e *entry, d *marker) *Parameter {
+	if d.keyIn.value == KeyInBody {
+		switch {
+		case d.keyName.source == "":
+			l.errorf(d.keyIn.pos, "marker-value", "a key in the body needs key.name, a JSON Pointer such as /request_id")
+		case pointerProblem(d.keyName.value) != "":
+			l.errorf(d.keyName.pos, "marker-value", "key.name %s must be a JSON Pointer such as /request_id, as key.in is body: %s",
+				quote(d.keyName.value), pointerProblem(d.keyName.value))
+		default:
+			l.checkPointer(e, d.keyName.value, d.keyName.pos)
+		}
+		return nil
+	}
+	d.keyName = pick(d.keyName, builtIn.keyName)
+	if !isToken(d.keyName.value) {
+		hint := "a header's name is made of letters, digits and !#$%&'*+-.^_`|~"
+		if strings.HasPrefix(d.keyName.value, "/") {
+			hint = "for a key in the body, write key.in: body"
+		}
+		l.errorf(d.keyName.pos, "marker-value", "key.name %s is no header name; %s", quote(d.keyName.value), hint)
+		return nil
+	}
+	for i := range e.declared {
+		p := &e.declared[i]
+		if p.In == "header" && strings.EqualFold(p.Name, d.keyName.value) {
+			l.adoptHeader(p, d)
+			return &p.Parameter
+		}
+	}
+	return nil
+}
+
+// adoptHeader takes over format and maxLength of the key's declared header,
+// and refuses types that a key cannot have.
+func (l *loader) adoptHeader(p *declared, d *marker) {
+	schema := p.node.Get("schema")
+	if !schema.Exists() {
+		for _, c := range p.node.Get("content").Fields() {
+			l.errorf(c.Key.Pos(), "key-header", "the key's header %s is declared as %s; declare it with a schema of type string", quote(p.Name), quote(c.Name))
+		}
+		return
+	}
+	schema, ok := l.resolved(schema)
+	if !ok {
+		return
+	}
+	if !l.isStringSchema(schema, p.Name) {
+		return
+	}
+	if format := schema.Get("format"); format.Text() == "uuid" && d.keyFormat.value == FormatOpaque {
+		d.keyFormat = setting[KeyFormat]{value: FormatUUID, text: "uuid", source: FromParameter, pos: format.Pos()}
+	}
+	if most := schema.Get("maxLength"); most.Exists() {
+		n, ok := most.Int()
+		switch {
+		case !ok || n < 1:
+			l.errorf(most.Pos(), "key-header", "no key is as short as the maxLength of the key's header %s", quote(p.Name))
+		case n < d.keyMax.value:
+			d.keyMax = setting[int]{value: n, text: fmt.Sprint(n), source: FromParameter, pos: most.Pos()}
+		}
+	}
+	if d.keyFormat.value != FormatOpaque && d.keyMax.value < 36 {
+		l.errorf(d.keyMax.pos, "key-header", "no UUID fits into a maxLength of %d; it has 36 characters", d.keyMax.value)
+	}
+	if pattern := schema.Get("pattern"); pattern.Exists() {
+		l.report(diag.Warningf(pattern.Pos(), "key-pattern",
+			"this pattern of the key's header is not checked by the generated code; use format: uuid, or check it in a middleware"))
+	}
+}
+
+// isStringSchema reports findings for a schema that does not take strings
+// alone; null beside string is what optional headers write in OpenAPI 3.1.
+func (l *loader) isStringSchema(schema tree.Value, name string) bool {
+	kind := schema.Get("type")
+	names := []tree.Value{kind}
+	if kind.IsList() {
+		names = kind.Items()
+	}
+	for _, v := range names {
+		if v.Exists() && v.Text() != "string" && v.Text() != "null" {
+			l.errorf(v.Pos(), "key-header", "the key's header %s is declared with type %s; a key is a string", quote(name), v.Text())
+			return false
+		}
+	}
+	return true
+}
+
+// checkFingerprint checks that what a fingerprint names is declared.
+func (l *loader) checkFingerprint(e *entry, fp fingerprint, keyName string) {
+	for _, list := range [][]tree.Value{fp.exclude, fp.include} {
+		for _, place := range list {
+			kind, name, _ := strings.Cut(place.Text(), ":")
+			switch {
+			case strings.HasPrefix(place.Text(), "/"):
+				l.checkPointer(e, place.Text(), place.Pos())
+			case kind == "header" && strings.EqualFold(name, keyName):
+				l.errorf(place.Pos(), "fingerprint-place", "%s holds the key, which is never part of the fingerprint", place.Text())
+			default:
+				l.checkDeclared(e, place, kind, name)
+			}
+		}
+	}
+}
+
+func (l *loader) checkDeclared(e *entry, place tree.Value, in, name string) {
+	var names []string
+	for _, p := range e.declared {
+		if p.In != in {
+			continue
+		}
+		if p.Name == name || in == "header" && strings.EqualFold(p.Name, name) {
+			return
+		}
+		names = append(names, p.Name)
+	}
+	hint := fmt.Sprintf("it declares no %s parameters", in)
+	if near := diag.Nearest(name, names); near != "" {
+		hint = "did you mean " + quote(in+":"+near) + "?"
+	} else if len(names) > 0 {
+		hint = fmt.Sprintf("declared are %s", strings.Join(quoteAll(names), ", "))
+	}
+	l.errorf(place.Pos(), "fingerprint-place", "%s %s declares no %s parameter %s; %s", e.Method, e.Path, in, quote(name), hint)
+}
+
+func quoteAll(names []string) []string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = quote(name)
+	}
+	return quoted
+}
+
+// refuseUnbuilt refuses what the language has and this version of the
+// generator does not build.
+func (l *loader) refuseUnbuilt(e *entry, d *marker) {
+	if d.keyIn.value == KeyInBody {
+		l.errorf(d.keyIn.pos, "unsupported", "%s %s: this version of idemgen does not generate keys in the body yet; use key.in: header", e.Method, e.Path)
+	}
+	if d.lease.value > 0 {
+		l.errorf(d.lease.pos, "unsupported", "%s %s: this version of idemgen does not generate mode lease yet; use mode: transaction", e.Method, e.Path)
+	}
+}
