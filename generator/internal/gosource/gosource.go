@@ -1,0 +1,461 @@
+// Package gosource reads what oapi-codegen has generated: the operations of a
+// strict server, under the names that the Go code has and not the ones that
+// naming rules would give. It parses and never type-checks, so that it is fast
+// and works on a package that does not compile yet.
+package gosource
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/templates"
+)
+
+// Package is a directory of Go files, oapi-codegen's output among them.
+type Package struct {
+	Name string
+	// Operations are the methods of StrictServerInterface, in their order.
+	Operations []Operation
+	// Scope is what the package declares, and where; what idemgen wrote is
+	// left out.
+	Scope map[string]diag.Pos
+	// FillsOptions says that NewStrictHandlerWithOptions has defaults for the
+	// error handlers that are left nil. oapi-codegen's did not before v2.8.
+	FillsOptions bool
+	Pos          diag.Pos // of StrictServerInterface
+}
+
+// Operation is a method of the strict server.
+type Operation struct {
+	Name string
+	Pos  diag.Pos
+	// Routes are the lines of the method's comment of the form
+	// (POST /accounts/{id}). oapi-codegen writes one; a summary can look like
+	// another.
+	Routes   []Route
+	Request  string  // name of the request object's type
+	Fields   []Field // of the request object
+	Response string  // name of the response object's type
+	Visit    string  // its method
+	// Parameters are those of the ServerInterface method of the same name,
+	// without the response writer and the request.
+	Parameters []Field
+}
+
+// Route is a method and a path as the document spells it.
+type Route struct{ Method, Path string }
+
+// Field is a field of a struct or a parameter of a method.
+type Field struct {
+	Name string
+	Type Type
+	// Tagged says that the field has a tag: in request objects, path
+	// parameters do and nothing else does.
+	Tagged bool
+}
+
+// Load reads the Go files of dir that are no tests and that idemgen did not
+// write. The overlay maps base names to content that stands for, or adds to,
+// the files on disk. The findings are errors; the package is nil when there
+// are any.
+func Load(dir string, overlay map[string][]byte) (*Package, diag.List) {
+	l := &loader{dir: dir, fset: token.NewFileSet()}
+	pkg := l.load(overlay)
+	if l.findings.HasErrors() {
+		return nil, l.findings
+	}
+	return pkg, nil
+}
+
+type loader struct {
+	dir      string
+	fset     *token.FileSet
+	findings diag.List
+	files    []*file
+	// types, funcs and owner describe the package that holds the strict server.
+	types map[string]declaration
+	funcs map[string]*ast.FuncDecl
+}
+
+type file struct {
+	name    string
+	src     []byte
+	ast     *ast.File
+	tok     *token.File
+	imports map[string]Import
+}
+
+// declaration is a type and the file that declares it.
+type declaration struct {
+	spec *ast.TypeSpec
+	file *file
+}
+
+const (
+	strictInterface = "StrictServerInterface"
+	serverInterface = "ServerInterface"
+
+	enable = "set strict-server: true beside std-http-server, chi-server or gorilla-server under generate: in the oapi-codegen config, and run oapi-codegen"
+)
+
+func (l *loader) load(overlay map[string][]byte) *Package {
+	l.parse(overlay)
+	if l.findings.HasErrors() {
+		return nil
+	}
+	if len(l.files) == 0 {
+		l.errorf(l.dirPos(), "go-no-files", "no Go files here; run oapi-codegen first, or name its config under oapi-codegen: in the idemgen config")
+		return nil
+	}
+	pkg := l.index()
+	if pkg == nil {
+		return nil
+	}
+	l.strictServer(pkg)
+	return pkg
+}
+
+// parse reads every file, the ones on disk and the ones in the overlay.
+func (l *loader) parse(overlay map[string][]byte) {
+	sources := make(map[string][]byte)
+	entries, err := os.ReadDir(l.dir)
+	if err != nil && (len(overlay) == 0 || !os.IsNotExist(err)) {
+		l.errorf(l.dirPos(), "go-unreadable", "cannot read the package directory: %v", underlying(err))
+		return
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if _, ok := overlay[name]; ok || e.IsDir() || !isSource(name) {
+			continue
+		}
+		src, err := os.ReadFile(filepath.Join(l.dir, name))
+		if err != nil {
+			l.errorf(l.filePos(name), "go-unreadable", "cannot read the file: %v", underlying(err))
+			continue
+		}
+		sources[name] = src
+	}
+	for name, src := range overlay {
+		if isSource(name) {
+			sources[name] = src
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		src := sources[name]
+		if templates.Written(src) {
+			continue
+		}
+		f, err := parser.ParseFile(l.fset, l.filePos(name).File, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			l.syntaxErrors(name, err)
+			continue
+		}
+		l.files = append(l.files, &file{
+			name: name, src: src, ast: f, tok: l.fset.File(f.FileStart), imports: importsOf(f),
+		})
+	}
+}
+
+// isSource reports whether the go command would compile a file of this name
+// into the package.
+func isSource(name string) bool {
+	return strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") &&
+		!strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "_")
+}
+
+func (l *loader) syntaxErrors(name string, err error) {
+	list, ok := err.(scanner.ErrorList)
+	if !ok || len(list) == 0 {
+		l.errorf(l.filePos(name), "go-syntax", "%v", err)
+		return
+	}
+	first := list[0]
+	pos := diag.Pos{File: first.Pos.Filename, Line: first.Pos.Line, Col: first.Pos.Column}
+	l.errorf(pos, "go-syntax", "%s; the file must parse before its operations can be read", first.Msg)
+}
+
+// index finds the package of the strict server and what it declares. Files of
+// another package, such as a main package that a build constraint keeps out,
+// are left alone.
+func (l *loader) index() *Package {
+	name := l.files[0].ast.Name.Name
+	for _, f := range l.files {
+		if declares(f.ast, strictInterface) {
+			name = f.ast.Name.Name
+			break
+		}
+	}
+	pkg := &Package{Name: name, Scope: make(map[string]diag.Pos)}
+	l.types = make(map[string]declaration)
+	l.funcs = make(map[string]*ast.FuncDecl)
+	for _, f := range l.files {
+		if f.ast.Name.Name != name {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					pkg.Scope[d.Name.Name] = l.pos(d.Name)
+					l.funcs[d.Name.Name] = d
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						pkg.Scope[s.Name.Name] = l.pos(s.Name)
+						l.types[s.Name.Name] = declaration{s, f}
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							pkg.Scope[n.Name] = l.pos(n)
+						}
+					}
+				}
+			}
+		}
+	}
+	delete(pkg.Scope, "_")
+	delete(pkg.Scope, "init") // any number of them is fine
+	return pkg
+}
+
+func declares(f *ast.File, typeName string) bool {
+	for _, d := range f.Decls {
+		if g, ok := d.(*ast.GenDecl); ok {
+			for _, s := range g.Specs {
+				if t, ok := s.(*ast.TypeSpec); ok && t.Name.Name == typeName {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// strictServer reads the operations.
+func (l *loader) strictServer(pkg *Package) {
+	server, strict := l.methods(serverInterface), l.methods(strictInterface)
+	strictType, ok := l.types[strictInterface]
+	switch {
+	case !ok && l.types[serverInterface].spec != nil:
+		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-strict-server", "package %s has a ServerInterface and no StrictServerInterface; %s", pkg.Name, enable)
+		return
+	case !ok:
+		l.errorf(l.dirPos(), "go-no-strict-server", "package %s has no StrictServerInterface; %s", pkg.Name, enable)
+		return
+	}
+	pkg.Pos = l.pos(strictType.spec.Name)
+	if l.types[serverInterface].spec == nil {
+		l.errorf(pkg.Pos, "go-no-server", "package %s has a StrictServerInterface and no ServerInterface; %s", pkg.Name, enable)
+		return
+	}
+	if !l.isNetHTTP(server) {
+		return
+	}
+	for _, name := range []string{"StrictHTTPServerOptions", "StrictMiddlewareFunc", "NewStrictHandler", "NewStrictHandlerWithOptions"} {
+		if _, ok := pkg.Scope[name]; !ok {
+			l.errorf(pkg.Pos, "go-shape", "package %s does not declare %s, which a strict server of oapi-codegen v2.3 to v2.8 has; generate it again with one of these versions", pkg.Name, name)
+		}
+	}
+	pkg.FillsOptions = l.fillsOptions()
+
+	raw := make(map[string]method, len(server.methods))
+	for _, m := range server.methods {
+		raw[m.name.Name] = m
+	}
+	for _, m := range strict.methods {
+		if op, ok := l.operation(strict.file, m); ok {
+			r, found := raw[op.Name]
+			if !found {
+				l.errorf(op.Pos, "go-shape", "StrictServerInterface has a method %s and ServerInterface has not; generate both with one run of oapi-codegen", op.Name)
+				continue
+			}
+			op.Parameters = fields(server.file, r.typ.Params, 2)
+			pkg.Operations = append(pkg.Operations, op)
+		}
+	}
+}
+
+type interfaceMethods struct {
+	file    *file
+	methods []method
+}
+
+type method struct {
+	name *ast.Ident
+	typ  *ast.FuncType
+	doc  *ast.CommentGroup
+}
+
+// methods returns the methods of an interface type; none if there is no such
+// type.
+func (l *loader) methods(typeName string) interfaceMethods {
+	d, ok := l.types[typeName]
+	if !ok {
+		return interfaceMethods{}
+	}
+	found := interfaceMethods{file: d.file}
+	iface, ok := d.spec.Type.(*ast.InterfaceType)
+	if !ok {
+		return found
+	}
+	for _, f := range iface.Methods.List {
+		if typ, ok := f.Type.(*ast.FuncType); ok && len(f.Names) == 1 {
+			found.methods = append(found.methods, method{f.Names[0], typ, f.Doc})
+		}
+	}
+	return found
+}
+
+// isNetHTTP reports whether the server takes net/http's writer and request, as
+// std-http, chi and gorilla servers do, and says what it found if not.
+func (l *loader) isNetHTTP(server interfaceMethods) bool {
+	if len(server.methods) == 0 {
+		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-operations", "ServerInterface has no methods: the document has no operations, or the oapi-codegen config leaves all of them out")
+		return false
+	}
+	m := server.methods[0]
+	params := fields(server.file, m.typ.Params, 0)
+	if len(params) >= 2 && params[0].Type.Is("net/http", "ResponseWriter") && params[1].Type.Is("net/http", "*Request") {
+		return true
+	}
+	found := "no known framework"
+	if len(params) > 0 {
+		found = params[0].Type.String()
+		if imports := params[0].Type.Imports(); len(imports) > 0 {
+			found = imports[0].Path
+		}
+	}
+	l.errorf(l.pos(m.name), "go-framework", "this server is generated for %s; idemgen supports std-http-server, chi-server and gorilla-server: choose one of them under generate: in the oapi-codegen config", found)
+	return false
+}
+
+// operation reads one method of the strict server and its objects.
+func (l *loader) operation(f *file, m method) (Operation, bool) {
+	op := Operation{Name: m.name.Name, Pos: l.pos(m.name), Routes: routes(m.doc)}
+	params, results := fields(f, m.typ.Params, 0), fields(f, m.typ.Results, 0)
+	if len(params) != 2 || len(results) != 2 || !params[0].Type.Is("context", "Context") {
+		l.errorf(op.Pos, "go-shape", "%s is not of the form (ctx context.Context, request …RequestObject) (…ResponseObject, error); generate it with oapi-codegen v2.3 to v2.8", op.Name)
+		return op, false
+	}
+	op.Request, op.Response = params[1].Type.String(), results[0].Type.String()
+
+	request, ok := l.types[op.Request]
+	fieldList, isStruct := structFields(request)
+	if !ok || !isStruct {
+		l.errorf(op.Pos, "go-shape", "%s is no struct of this package; generate it with oapi-codegen v2.3 to v2.8", op.Request)
+		return op, false
+	}
+	op.Fields = fields(request.file, fieldList, 0)
+
+	visits := l.methods(op.Response)
+	if len(visits.methods) != 1 || !isVisit(visits.file, visits.methods[0]) {
+		l.errorf(op.Pos, "go-shape", "%s is no interface of this package with the one method Visit…(w http.ResponseWriter) error, so an answer cannot be captured; generate it with oapi-codegen v2.3 to v2.8", op.Response)
+		return op, false
+	}
+	op.Visit = visits.methods[0].name.Name
+	return op, true
+}
+
+func structFields(d declaration) (*ast.FieldList, bool) {
+	if d.spec == nil {
+		return nil, false
+	}
+	s, ok := d.spec.Type.(*ast.StructType)
+	if !ok {
+		return nil, false
+	}
+	return s.Fields, true
+}
+
+func isVisit(f *file, m method) bool {
+	params, results := fields(f, m.typ.Params, 0), fields(f, m.typ.Results, 0)
+	return len(params) == 1 && params[0].Type.Is("net/http", "ResponseWriter") &&
+		len(results) == 1 && results[0].Type.String() == "error"
+}
+
+// fields flattens a list, without its first skip entries.
+func fields(f *file, list *ast.FieldList, skip int) []Field {
+	if list == nil {
+		return nil
+	}
+	var all []Field
+	for _, item := range list.List {
+		t := f.typeOf(item.Type)
+		if len(item.Names) == 0 {
+			all = append(all, Field{Type: t})
+		}
+		for _, n := range item.Names {
+			all = append(all, Field{Name: n.Name, Type: t, Tagged: item.Tag != nil})
+		}
+	}
+	return all[min(skip, len(all)):]
+}
+
+var routeLine = regexp.MustCompile(`^// \(([A-Z]+) (/.*)\)$`)
+
+func routes(doc *ast.CommentGroup) []Route {
+	if doc == nil {
+		return nil
+	}
+	var found []Route
+	for _, c := range doc.List {
+		if m := routeLine.FindStringSubmatch(strings.TrimRight(c.Text, "\r")); m != nil {
+			found = append(found, Route{Method: m[1], Path: m[2]})
+		}
+	}
+	return found
+}
+
+// fillsOptions reports whether NewStrictHandlerWithOptions compares the error
+// handlers with nil.
+func (l *loader) fillsOptions() bool {
+	f, ok := l.funcs["NewStrictHandlerWithOptions"]
+	if !ok || f.Body == nil {
+		return false
+	}
+	compared := make(map[string]bool)
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if b, ok := n.(*ast.BinaryExpr); ok && b.Op == token.EQL {
+			if sel, ok := b.X.(*ast.SelectorExpr); ok {
+				compared[sel.Sel.Name] = true
+			}
+		}
+		return true
+	})
+	return compared["RequestErrorHandlerFunc"] && compared["ResponseErrorHandlerFunc"]
+}
+
+func (l *loader) errorf(pos diag.Pos, code, format string, args ...any) {
+	l.findings = append(l.findings, diag.Errorf(pos, code, format, args...))
+}
+
+func (l *loader) pos(n ast.Node) diag.Pos {
+	// Positions are those of the file as it is: line directives would name
+	// files that idemgen has not read.
+	p := l.fset.PositionFor(n.Pos(), false)
+	return diag.Pos{File: p.Filename, Line: p.Line, Col: p.Column}
+}
+
+func (l *loader) dirPos() diag.Pos { return diag.Pos{File: filepath.ToSlash(l.dir)} }
+
+func (l *loader) filePos(name string) diag.Pos {
+	return diag.Pos{File: filepath.ToSlash(filepath.Join(l.dir, name))}
+}
+
+// underlying drops the path from an error, since the finding has it already.
+func underlying(err error) error {
+	if e, ok := err.(*os.PathError); ok {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package gosource
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"strings"
+	"unicode"
+)
+
+// Import is a package that a type expression refers to.
+type Import struct {
+	Name string // as the file that imports it calls it
+	Path string
+	// Named says that the import has an explicit name, which a copy keeps.
+	Named bool
+}
+
+// Type is a type expression of the package. It can be written in another file
+// of the package that imports the same packages, under whatever names.
+type Type struct {
+	// text is the expression without its package names: "[]" and ".UUID".
+	text []string
+	pkgs []Import // pkgs[i] stands between text[i] and text[i+1]
+}
+
+// Imports returns the packages that the expression refers to.
+func (t Type) Imports() []Import { return t.pkgs }
+
+// Format writes the expression with the package names that name gives.
+func (t Type) Format(name func(Import) string) string {
+	var b strings.Builder
+	for i, s := range t.text {
+		b.WriteString(s)
+		if i < len(t.pkgs) {
+			b.WriteString(name(t.pkgs[i]))
+		}
+	}
+	return b.String()
+}
+
+// String writes the expression as its own file does.
+func (t Type) String() string {
+	return t.Format(func(i Import) string { return i.Name })
+}
+
+// Elem returns what a pointer type points to, and false for other types.
+func (t Type) Elem() (Type, bool) {
+	if len(t.text) == 0 || !strings.HasPrefix(t.text[0], "*") {
+		return Type{}, false
+	}
+	elem := Type{text: append([]string{t.text[0][1:]}, t.text[1:]...), pkgs: t.pkgs}
+	return elem, true
+}
+
+// Is reports whether t is the type that importPath declares under name, or,
+// with a leading "*" in name, a pointer to it.
+func (t Type) Is(importPath, name string) bool {
+	name, pointer := strings.CutPrefix(name, "*")
+	before := ""
+	if pointer {
+		before = "*"
+	}
+	return len(t.pkgs) == 1 && t.pkgs[0].Path == importPath && t.text[0] == before && t.text[1] == "."+name
+}
+
+// typeOf cuts expr out of its file.
+func (f *file) typeOf(expr ast.Expr) Type {
+	var t Type
+	start := f.offset(expr.Pos())
+	ast.Inspect(expr, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok {
+			if imp, ok := f.imports[x.Name]; ok {
+				t.text = append(t.text, string(f.src[start:f.offset(x.Pos())]))
+				t.pkgs = append(t.pkgs, imp)
+				start = f.offset(x.End())
+			}
+		}
+		return false
+	})
+	t.text = append(t.text, string(f.src[start:f.offset(expr.End())]))
+	return t
+}
+
+// importsOf returns the imports of a file by the name it uses for them.
+func importsOf(f *ast.File) map[string]Import {
+	imports := make(map[string]Import, len(f.Imports))
+	for _, spec := range f.Imports {
+		imp := Import{Path: strings.Trim(spec.Path.Value, "\"`")}
+		if spec.Name != nil {
+			imp.Name, imp.Named = spec.Name.Name, true
+		} else {
+			imp.Name = assumedName(imp.Path)
+		}
+		imports[imp.Name] = imp
+	}
+	return imports
+}
+
+// assumedName is the package name that an import path suggests. Generated
+// files are formatted by goimports, which names every import whose package is
+// called otherwise.
+func assumedName(importPath string) string {
+	base := path.Base(importPath)
+	if isMajor(base) {
+		if dir := path.Dir(importPath); dir != "." {
+			base = path.Base(dir)
+		}
+	}
+	base = strings.TrimPrefix(base, "go-")
+	if i := strings.IndexFunc(base, func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}); i >= 0 {
+		base = base[:i]
+	}
+	return base
+}
+
+// isMajor reports whether s is a major version such as v5.
+func isMajor(s string) bool {
+	digits, ok := strings.CutPrefix(s, "v")
+	if !ok || digits == "" {
+		return false
+	}
+	return strings.Trim(digits, "0123456789") == ""
+}
+
+func (f *file) offset(p token.Pos) int { return f.tok.Offset(p) }

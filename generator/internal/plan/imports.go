@@ -1,0 +1,131 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+)
+
+// RuntimePath is the package that generated code imports, and Handshake the
+// constant of it that stands for its version.
+const (
+	RuntimePath = "github.com/idemgen/idemgen/runtime/idempotency"
+	Handshake   = "IsAtLeastVersion0_1"
+)
+
+// The packages that the templates name, by their import path.
+var packages = map[string]string{
+	"context":        "context",
+	"errors":         "errors",
+	"io":             "io",
+	"log/slog":       "slog",
+	"mime":           "mime",
+	"mime/multipart": "multipart",
+	"net/http":       "http",
+	"strings":        "strings",
+	"time":           "time",
+	RuntimePath:      "idempotency",
+}
+
+var packageNames = func() []string {
+	var all []string
+	for _, name := range packages {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}()
+
+// locals are the names inside generated functions. No import is called so.
+var locals = []string{
+	"a", "answer", "b", "call", "ctx", "edge", "err", "in", "key", "mediaType", "opts", "options", "other",
+	"params", "r", "req", "request", "resp", "s", "scope", "srv", "store", "strict", "tx", "w",
+}
+
+// imports collects what a file imports.
+type imports struct {
+	scope  *scope
+	byPath map[string]importSpec
+	used   map[string]bool // names
+}
+
+type importSpec struct {
+	name     string
+	explicit bool
+}
+
+func newImports(s *scope) *imports {
+	i := &imports{scope: s, byPath: make(map[string]importSpec), used: make(map[string]bool)}
+	for _, name := range locals {
+		i.used[name] = true
+	}
+	return i
+}
+
+// name imports a package that a type of the generated code refers to, and
+// returns the name it has in our file: the one it has there, unless that is
+// taken.
+func (i *imports) name(imp gosource.Import) string {
+	if name, ok := packages[imp.Path]; ok {
+		i.add(imp.Path)
+		return name
+	}
+	if spec, ok := i.byPath[imp.Path]; ok {
+		return spec.name
+	}
+	spec := importSpec{name: imp.Name, explicit: imp.Named}
+	for n := 2; i.used[spec.name] || i.scope.has(spec.name); n++ {
+		spec = importSpec{name: imp.Name + strconv.Itoa(n), explicit: true}
+	}
+	i.used[spec.name] = true
+	i.byPath[imp.Path] = spec
+	return spec.name
+}
+
+// add imports one of the packages that the templates name.
+func (i *imports) add(path string) {
+	i.byPath[path] = importSpec{name: packages[path]}
+}
+
+// uses imports what the templates need for the operations.
+func (i *imports) uses(ops []*Operation) {
+	for _, path := range []string{"context", "log/slog", "net/http", "time", RuntimePath} {
+		i.add(path)
+	}
+	for _, op := range ops {
+		if op.Streams() {
+			i.add("errors")
+			i.add("io")
+		}
+		if op.Multipart() {
+			i.add("mime")
+			i.add("mime/multipart")
+			i.add("strings")
+		}
+	}
+}
+
+// lines returns the import specs: the standard library's, an empty line, the
+// others.
+func (i *imports) lines() []string {
+	var std, others []string
+	for path, spec := range i.byPath {
+		line := strconv.Quote(path)
+		if spec.explicit {
+			line = spec.name + " " + line
+		}
+		if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") {
+			others = append(others, line)
+		} else {
+			std = append(std, line)
+		}
+	}
+	byPath := func(a, b string) int {
+		return strings.Compare(a[strings.Index(a, `"`):], b[strings.Index(b, `"`):])
+	}
+	slices.SortFunc(std, byPath)
+	slices.SortFunc(others, byPath)
+	return append(append(std, ""), others...)
+}

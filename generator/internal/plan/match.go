@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+)
+
+// match finds the Go method of every marked operation: by the route in the
+// method's comment, else by the operationId. What cannot be matched is an
+// error, because it would run unprotected.
+func (p *planner) match() map[string]*spec.Operation {
+	marked := make(map[string]*spec.Operation)
+	for i := range p.doc.Operations {
+		op := &p.doc.Operations[i]
+		if op.Policy == nil {
+			continue
+		}
+		method := p.methodOf(op)
+		if method == nil {
+			continue
+		}
+		if first, ok := marked[method.Name]; ok {
+			p.errorf(op.Pos, "operation-ambiguous", "%s and %s (%s) are both the generated method %s; give one of them another operationId", op.ID(), first.ID(), first.Pos, method.Name)
+			continue
+		}
+		marked[method.Name] = op
+	}
+	return marked
+}
+
+func (p *planner) methodOf(op *spec.Operation) *gosource.Operation {
+	var byRoute, byID []*gosource.Operation
+	for i := range p.pkg.Operations {
+		m := &p.pkg.Operations[i]
+		if hasRoute(m, op) {
+			byRoute = append(byRoute, m)
+		}
+		if op.OperationID != "" && plain(m.Name) == plain(op.OperationID) {
+			byID = append(byID, m)
+		}
+	}
+	if len(byRoute) > 1 {
+		// A summary looked like a route; the operationId tells them apart.
+		for _, m := range byRoute {
+			if op.OperationID != "" && plain(m.Name) == plain(op.OperationID) {
+				return m
+			}
+		}
+		p.errorf(op.Pos, "operation-ambiguous", "%s could be %s or %s in the generated code; give it an operationId and run oapi-codegen again", op.ID(), byRoute[0].Name, byRoute[1].Name)
+		return nil
+	}
+	if len(byRoute) == 1 {
+		return byRoute[0]
+	}
+	if len(byID) == 1 && len(byID[0].Routes) == 0 {
+		return byID[0]
+	}
+	if len(byID) == 1 {
+		m, r := byID[0], byID[0].Routes[0]
+		p.errorf(op.Pos, "operation-stale", "the generated method %s (%s) serves %s %s, and the document says %s %s; run oapi-codegen again", m.Name, m.Pos, r.Method, r.Path, op.Method, op.Path)
+		return nil
+	}
+	p.errorf(op.Pos, "operation-unmatched", "no generated method for %s (%s %s): is the oapi-codegen output stale, or does its config leave the operation out? Run oapi-codegen again, or remove the marker", op.ID(), op.Method, op.Path)
+	return nil
+}
+
+func hasRoute(m *gosource.Operation, op *spec.Operation) bool {
+	for _, r := range m.Routes {
+		// gofmt trims the ends of comment lines.
+		if r.Method == op.Method && strings.TrimSpace(r.Path) == strings.TrimSpace(op.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// plain drops everything but letters and digits, and their case.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, s)
+}

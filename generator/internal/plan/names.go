@@ -1,0 +1,157 @@
+package plan
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+)
+
+// names are all identifiers of one operation at package level.
+type names struct {
+	Op             string // the type that stands for the operation
+	Key            string
+	NewKey         string
+	ParseKey       string
+	Input          string
+	Request        string
+	NewRequest     string
+	NewUnprotected string // "" where a key is required
+	OperationVar   string
+}
+
+// The endings of the default names. A `name` in the marker changes what
+// stands before them.
+const (
+	requestSuffix = "IdempotentRequest"
+	shortSuffix   = "Request"
+)
+
+func namesOf(stem, request string) names {
+	key := stem + "IdempotencyKey"
+	return names{
+		Op:         stem + "Op",
+		Key:        key,
+		NewKey:     "New" + key,
+		ParseKey:   "Parse" + key,
+		Input:      stem + "Input",
+		Request:    request,
+		NewRequest: "New" + request,
+	}
+}
+
+func (n names) exported() []string {
+	all := []string{n.Op, n.Key, n.NewKey, n.ParseKey, n.Input, n.Request, n.NewRequest}
+	if n.NewUnprotected != "" {
+		all = append(all, n.NewUnprotected)
+	}
+	return all
+}
+
+// name decides the identifiers of an operation and takes them. A collision is
+// an error: a name that users type does not change because something else
+// appears in the package.
+func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
+	stem, request := method.Name, method.Name+requestSuffix
+	if asked := op.Policy.TypeName; asked != "" {
+		request = asked
+		stem = strings.TrimSuffix(asked, requestSuffix)
+		if stem == asked {
+			stem = strings.TrimSuffix(asked, shortSuffix)
+		}
+		if stem == "" {
+			stem = method.Name
+		}
+	}
+	n := namesOf(stem, request)
+	if !op.Policy.Required {
+		n.NewUnprotected = "New" + stem + "UnprotectedRequest"
+	}
+	for _, name := range n.exported() {
+		if at, taken := p.scope.take(name, op.Pos); taken {
+			p.errorf(op.Policy.Pos, "name-collision", "%s of %s is already declared (%s); choose other names with x-idempotent: {name: %s}", name, op.ID(), at, p.suggest(method.Name))
+		}
+	}
+	n.OperationVar = p.scope.free(lowerFirst(stem) + "Operation")
+	return n
+}
+
+// suggest returns a request type name whose whole family is free.
+func (p *planner) suggest(method string) string {
+	for i := 1; ; i++ {
+		stem := method + "Once"
+		if i > 1 {
+			stem += strconv.Itoa(i)
+		}
+		n := namesOf(stem, stem+requestSuffix)
+		n.NewUnprotected = "New" + stem + "UnprotectedRequest"
+		free := true
+		for _, name := range n.exported() {
+			free = free && !p.scope.has(name)
+		}
+		if free {
+			return n.Request
+		}
+	}
+}
+
+// scope is what is declared at package level, by the package and by the plan.
+type scope struct{ at map[string]diag.Pos }
+
+func newScope(pkg *gosource.Package) *scope {
+	s := &scope{at: make(map[string]diag.Pos, len(pkg.Scope))}
+	for name, pos := range pkg.Scope {
+		s.at[name] = pos
+	}
+	return s
+}
+
+func (s *scope) has(name string) bool {
+	_, ok := s.at[name]
+	return ok
+}
+
+// take declares name, or says where it is declared already.
+func (s *scope) take(name string, pos diag.Pos) (diag.Pos, bool) {
+	if at, ok := s.at[name]; ok {
+		return at, true
+	}
+	s.at[name] = pos
+	return diag.Pos{}, false
+}
+
+// free declares name, or name2, name3 and so on. It is for names that no user
+// types.
+func (s *scope) free(name string) string {
+	candidate := name
+	for i := 2; ; i++ {
+		if _, taken := s.take(candidate, diag.Pos{}); !taken {
+			return candidate
+		}
+		candidate = name + strconv.Itoa(i)
+	}
+}
+
+// lowerFirst makes a name unexported, with initialisms in one case: APIKeys
+// becomes apiKeys.
+func lowerFirst(name string) string {
+	runes := []rune(name)
+	for i, r := range runes {
+		if !unicode.IsUpper(r) {
+			break
+		}
+		if i > 0 && i+1 < len(runes) && unicode.IsLower(runes[i+1]) {
+			break
+		}
+		runes[i] = unicode.ToLower(r)
+	}
+	lower := string(runes)
+	if first, _ := utf8.DecodeRuneInString(lower); unicode.IsUpper(first) || !unicode.IsLetter(first) {
+		return "op" + lower
+	}
+	return lower
+}

@@ -1,0 +1,153 @@
+// Package plan decides what is generated: which Go method an operation of the
+// document is, and every name, type and value that the templates print.
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+)
+
+// File is the model of the file with the server's code.
+type File struct {
+	Package string
+	Source  string // base name of the document
+	Imports []string
+	// Operations are the marked ones and Methods all, both in the order of
+	// StrictServerInterface.
+	Operations []*Operation
+	Methods    []Method
+	// FillsOptions says that oapi-codegen's code has defaults for its options.
+	FillsOptions bool
+	// Tx is the name of the type parameter.
+	Tx string
+	// Names of types that no user types.
+	RawServer, StrictServer, StrictOptions, Answer string
+}
+
+// Method is a method of the server that users implement.
+type Method struct {
+	Name          string
+	Route         string // "POST /path", or "" where the generated code does not say
+	RequestObject string
+	Response      string
+	Marked        *Operation // nil for unmarked operations
+}
+
+// Doc is the comment of the method. The document's path is in it.
+func (m Method) Doc() string {
+	switch {
+	case m.Marked == nil && m.Route == "":
+		return m.Name + " is not idempotent."
+	case m.Marked == nil:
+		return m.Name + " handles " + m.Route + "."
+	case m.Marked.Optional():
+		return m.Name + " handles " + m.Marked.Route() + ", at most once for each key; without a key it runs every time."
+	default:
+		return m.Name + " handles " + m.Marked.Route() + ", at most once for each key."
+	}
+}
+
+// The names that users type beside those of single operations.
+var fixedNames = []string{
+	"IdempotentServer", "NewIdempotentHandler", "WithStrictServer",
+	"IdempotencyRequestHeaders", "IdempotencyResponseHeaders",
+}
+
+// New decides what is generated for the marked operations of doc in pkg. The
+// file is nil when the findings hold an error.
+func New(doc *spec.Document, pkg *gosource.Package) (*File, diag.List) {
+	p := &planner{doc: doc, pkg: pkg, scope: newScope(pkg)}
+	f := p.plan()
+	if p.findings.HasErrors() {
+		return nil, p.findings
+	}
+	return f, p.findings
+}
+
+type planner struct {
+	doc      *spec.Document
+	pkg      *gosource.Package
+	scope    *scope
+	findings diag.List
+}
+
+func (p *planner) errorf(pos diag.Pos, code, format string, args ...any) {
+	p.findings = append(p.findings, diag.Errorf(pos, code, format, args...))
+}
+
+func (p *planner) plan() *File {
+	f := &File{Package: p.pkg.Name, Source: p.doc.Name, FillsOptions: p.pkg.FillsOptions}
+	marked := p.match()
+	p.reserve()
+
+	for i := range p.pkg.Operations {
+		method := &p.pkg.Operations[i]
+		if method.Name == "ServerInterface" || method.Name == "IdempotentServer" {
+			p.errorf(method.Pos, "name-collision", "an operation called %s cannot be wrapped; give it another operationId, or another name with x-go-name", method.Name)
+			continue
+		}
+		m := Method{Name: method.Name, RequestObject: method.Request, Response: method.Response}
+		if len(method.Routes) > 0 {
+			m.Route = method.Routes[0].Method + " " + method.Routes[0].Path
+		}
+		if op, ok := marked[method.Name]; ok {
+			m.Marked = &Operation{spec: op, method: method, names: p.name(op, method)}
+			f.Operations = append(f.Operations, m.Marked)
+		}
+		f.Methods = append(f.Methods, m)
+	}
+	if p.findings.HasErrors() {
+		return nil
+	}
+
+	imports := newImports(p.scope)
+	for _, op := range f.Operations {
+		p.fill(op, imports)
+	}
+	imports.uses(f.Operations)
+	f.Imports = imports.lines()
+	f.Tx = p.scope.free("Tx")
+	f.RawServer = p.scope.free("idempotentServer")
+	f.StrictServer = p.scope.free("idempotentStrict")
+	f.StrictOptions = p.scope.free("idempotentStrictServer")
+	f.Answer = p.scope.free("idempotentAnswer")
+	return f
+}
+
+// reserve takes the names that are the same in every package.
+func (p *planner) reserve() {
+	for _, name := range fixedNames {
+		if pos, taken := p.scope.take(name, p.pkg.Pos); taken {
+			p.errorf(pos, "name-collision", "%s is the name of something idemgen generates; rename this declaration (a schema with x-go-name)", name)
+		}
+	}
+	for _, name := range packageNames {
+		if pos, taken := p.scope.take(name, p.pkg.Pos); taken {
+			p.errorf(pos, "name-collision", "%s is the name of a package that generated code imports; rename this declaration", name)
+		}
+	}
+}
+
+// RequestHeaders lists the header fields that keys travel in.
+func (f *File) RequestHeaders() []string {
+	var names []string
+	for _, op := range f.Operations {
+		if key := op.spec.Policy.Key; key.In == spec.KeyInHeader {
+			names = append(names, key.Name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.ToLower(a), strings.ToLower(b)), cmp.Compare(a, b))
+	})
+	return slices.CompactFunc(names, strings.EqualFold)
+}
+
+// ResponseHeaders lists the header fields that answers carry because of idemgen.
+func (f *File) ResponseHeaders() []string {
+	return []string{"Idempotent-Replayed", "Retry-After"}
+}
