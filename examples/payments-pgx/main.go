@@ -1,0 +1,100 @@
+// Payments-pgx is the payments API on PostgreSQL. Run it with:
+// DATABASE_URL=postgres://... go run ./examples/payments-pgx
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idemgen/idemgen/examples/payments/api"
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
+)
+
+//go:embed schema.sql
+var schema string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	addr := flag.String("addr", "127.0.0.1:8080", "address to serve on")
+	work := flag.Duration("work", 0, "how long a payment takes, to see what happens meanwhile")
+	flag.Parse()
+	if err := run(ctx, *addr, os.Getenv("DATABASE_URL"), *work); err != nil {
+		fmt.Fprintln(os.Stderr, "payments-pgx:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, addr, dsn string, work time.Duration) error {
+	if dsn == "" {
+		return errors.New("DATABASE_URL is not set; set it to postgres://user@host:port/database")
+	}
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	store, err := prepare(ctx, pool)
+	if err != nil {
+		return err
+	}
+	go idempotency.RunSweeper(ctx, store, time.Hour)
+	return serve(ctx, addr, newHandler(service{pool: pool, work: work}, store))
+}
+
+// newHandler wires the API: the service, the store that makes it idempotent,
+// and who the caller is.
+func newHandler(s service, store idempotency.Store[pgx.Tx]) http.Handler {
+	return api.Handler(api.NewIdempotentHandler(
+		s,
+		store,
+		idempotency.ScopeByHeader("X-Api-Key"),
+		idempotency.WithObserver(idempotency.LogTo(slog.Default())),
+	))
+}
+
+// prepare makes the tables and returns the store. A real service does the
+// first two steps when it is deployed, not at every start.
+func prepare(ctx context.Context, pool *pgxpool.Pool) (*pgxstore.Store, error) {
+	if _, err := pool.Exec(ctx, schema); err != nil {
+		return nil, err
+	}
+	if err := pgxstore.Migrate(ctx, pool); err != nil {
+		return nil, err
+	}
+	return pgxstore.New(ctx, pool)
+}
+
+func serve(ctx context.Context, addr string, handler http.Handler) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	stopped := make(chan error, 1)
+	context.AfterFunc(ctx, func() {
+		// What is running may finish: its answer is worth more than a fast stop.
+		finish, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		stopped <- server.Shutdown(finish)
+	})
+	slog.Info("serving", "address", "http://"+listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-stopped
+}

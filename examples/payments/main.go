@@ -1,0 +1,110 @@
+// Payments is a small API on a SQLite file whose payments survive retries and
+// crashes. Run it with: go run ./examples/payments
+package main
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/idemgen/idemgen/examples/payments/api"
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/sqlstore"
+	_ "modernc.org/sqlite"
+)
+
+//go:embed schema.sql
+var schema string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	addr := flag.String("addr", "127.0.0.1:8080", "address to serve on")
+	file := flag.String("db", "payments.db", "SQLite file, made if missing")
+	work := flag.Duration("work", 0, "how long a payment takes, to see what happens meanwhile")
+	flag.Parse()
+	if err := run(ctx, *addr, *file, *work); err != nil {
+		fmt.Fprintln(os.Stderr, "payments:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, addr, file string, work time.Duration) error {
+	db, err := open(file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	store, err := prepare(ctx, db)
+	if err != nil {
+		return err
+	}
+	go idempotency.RunSweeper(ctx, store, time.Hour)
+	return serve(ctx, addr, newHandler(service{db: db, work: work}, store))
+}
+
+// newHandler wires the API: the service, the store that makes it idempotent,
+// and who the caller is.
+func newHandler(s service, store idempotency.Store[*sql.Tx]) http.Handler {
+	return api.Handler(api.NewIdempotentHandler(
+		s,
+		store,
+		idempotency.ScopeByHeader("X-Api-Key"),
+		idempotency.WithObserver(idempotency.LogTo(slog.Default())),
+	))
+}
+
+// prepare makes the tables and returns the store.
+func prepare(ctx context.Context, db *sql.DB) (*sqlstore.Store, error) {
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return nil, err
+	}
+	if err := sqlstore.Migrate(ctx, db, sqlstore.SQLite); err != nil {
+		return nil, err
+	}
+	return sqlstore.New(ctx, db, sqlstore.SQLite)
+}
+
+// open opens the file for one writer: SQLite has no more than one anyway, and
+// waiting in the pool is fairer than waiting for the file's lock. FULL makes a
+// committed answer survive a power cut.
+func open(file string) (*sql.DB, error) {
+	pragmas := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "foreign_keys(ON)"}}
+	db, err := sql.Open("sqlite", "file:"+file+"?"+pragmas.Encode())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
+func serve(ctx context.Context, addr string, handler http.Handler) error {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	stopped := make(chan error, 1)
+	context.AfterFunc(ctx, func() {
+		// What is running may finish: its answer is worth more than a fast stop.
+		finish, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		stopped <- server.Shutdown(finish)
+	})
+	slog.Info("serving", "address", "http://"+listener.Addr().String())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-stopped
+}

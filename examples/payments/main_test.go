@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/idemgen/idemgen/examples/internal/e2e"
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// TestMain serves where a test has started this binary as a server.
+func TestMain(m *testing.M) {
+	if !e2e.IsChild() {
+		os.Exit(m.Run())
+	}
+	if err := serveChild(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// serveChild is run with a store that stops where the test wants it to.
+func serveChild(file string) error {
+	ctx := context.Background()
+	db, err := open(file)
+	if err != nil {
+		return err
+	}
+	store, err := prepare(ctx, db)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, "127.0.0.1:0", newHandler(service{db: db}, e2e.Stall(idempotency.Store[*sql.Tx](store))))
+}
+
+// openBank returns a bank on a fresh file.
+func openBank(t *testing.T) e2e.Bank {
+	file := filepath.Join(t.TempDir(), "payments.db")
+	return e2e.Bank{
+		Start: func(t *testing.T, point e2e.Point) *e2e.Process { return e2e.Start(t, point, file) },
+		State: func(t *testing.T) (s e2e.State) {
+			t.Helper()
+			db, err := open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			err = db.QueryRowContext(t.Context(), `SELECT
+				(SELECT balance FROM accounts WHERE id = 'alice'),
+				(SELECT balance FROM accounts WHERE id = 'bob'),
+				(SELECT count(*) FROM payments),
+				(SELECT count(*) FROM idempotency_keys)`).Scan(&s.Alice, &s.Bob, &s.Payments, &s.Stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+	}
+}
+
+// The server is killed at each point of a payment; the retry pays once.
+// Covers CRA-01, CRA-02, CRA-03, CRA-04.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	e2e.Crash(t, openBank)
+}
+
+// A client that has gone leaves nothing or a complete record.
+// Covers CTX-01.
+func TestClientGone(t *testing.T) {
+	t.Parallel()
+	e2e.ClientGone(t, openBank)
+}
+
+// 32 clients send 500 payments ten times each.
+// Covers CON-01, CON-02, CON-09.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	e2e.Crowd(t, openBank(t), 32, 500, 10)
+}
