@@ -1,0 +1,182 @@
+// Package examples_test checks what the READMEs print against the examples.
+package examples_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// block is a fenced code block of a README.
+type block struct {
+	line   int
+	lang   string
+	source string // second word of the info string: the file that it quotes
+	text   string
+}
+
+// blocks returns the fenced code blocks of a Markdown file.
+func blocks(t *testing.T, file string) (found []block) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open *block
+	for i, line := range strings.Split(string(data), "\n") {
+		switch fence, isFence := strings.CutPrefix(line, "```"); {
+		case isFence && open == nil:
+			lang, source, _ := strings.Cut(fence, " ")
+			open = &block{line: i + 1, lang: lang, source: source}
+		case isFence:
+			found = append(found, *open)
+			open = nil
+		case open != nil:
+			open.text += line + "\n"
+		}
+	}
+	return found
+}
+
+var readmes = []string{"../README.md", "payments/README.md", "payments-pgx/README.md"}
+
+// Each Go and YAML block of a README names the file it quotes, and stands in
+// it. A line with three dots stands for lines left out.
+func TestSnippets(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, readme := range readmes {
+		for _, b := range blocks(t, readme) {
+			if b.lang != "go" && b.lang != "yaml" {
+				continue
+			}
+			at := fmt.Sprintf("%s:%d", readme, b.line)
+			if b.source == "" {
+				t.Errorf("%s: the block names no file that it quotes", at)
+				continue
+			}
+			data, err := os.ReadFile(filepath.Join("..", b.source))
+			if err != nil {
+				t.Errorf("%s: %v", at, err)
+				continue
+			}
+			checked++
+			rest := dedent(string(data))
+			for _, part := range regexp.MustCompile(`(?m)^\s*(// )?(# )?\.\.\.\n`).Split(b.text, -1) {
+				part = dedent(part)
+				i := strings.Index(rest, part)
+				if i < 0 {
+					t.Errorf("%s: not in %s, or not in this order:\n%s", at, b.source, part)
+					break
+				}
+				rest = rest[i+len(part):]
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no block was checked")
+	}
+}
+
+// dedent drops the white space that lines begin with: a quotation may stand
+// further left than its source.
+func dedent(s string) string {
+	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(s, "")
+}
+
+// Each console block of a README prints what it says when its curl lines run
+// against a fresh server of the SQLite example.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		if os.Getenv("IDEM_REQUIRE") == "all" {
+			t.Fatal(err)
+		}
+		t.Skip("curl is not installed")
+	}
+	bin := filepath.Join(t.TempDir(), "payments")
+	if out, err := exec.Command("go", "build", "-o", bin, "./payments").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, readme := range readmes {
+		t.Run(readme, func(t *testing.T) {
+			t.Parallel()
+			base := startServer(t, bin)
+			for _, b := range blocks(t, readme) {
+				if b.lang != "console" {
+					continue
+				}
+				for _, step := range strings.Split("\n"+b.text, "\n$ ")[1:] {
+					command, want := cutCommand(step)
+					if !strings.HasPrefix(command, "curl ") {
+						continue
+					}
+					out, err := exec.Command("sh", "-c", strings.ReplaceAll(command, "http://127.0.0.1:8080", base)+" -s").CombinedOutput()
+					if err != nil {
+						t.Errorf("%s:%d: %s: %v", readme, b.line, command, err)
+					}
+					if got := tidy(string(out)); got != tidy(want) {
+						t.Errorf("%s:%d: $ %s\ngot:\n%s\nwant:\n%s", readme, b.line, command, got, tidy(want))
+					}
+				}
+			}
+		})
+	}
+}
+
+// cutCommand splits a command, which goes on after a backslash, from its output.
+func cutCommand(step string) (command, output string) {
+	for {
+		line, rest, _ := strings.Cut(step, "\n")
+		if part, more := strings.CutSuffix(line, `\`); more {
+			command += part
+			step = rest
+			continue
+		}
+		return command + line, rest
+	}
+}
+
+// tidy drops what differs from run to run.
+func tidy(s string) string {
+	s = strings.ReplaceAll(s, "\r", "")
+	s = regexp.MustCompile(`(?m)^Date: .*$`).ReplaceAllString(s, "Date: ...")
+	return strings.TrimSpace(s)
+}
+
+// startServer starts the SQLite example on a fresh file and returns its URL.
+func startServer(t *testing.T, bin string) string {
+	t.Helper()
+	cmd := exec.Command(bin, "-addr", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "payments.db"))
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // killed
+	})
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	m := regexp.MustCompile(`address=(http://\S+)`).FindStringSubmatch(line)
+	if m == nil {
+		t.Fatalf("the server says %q (%v)", line, err)
+	}
+	go io.Copy(io.Discard, lines)
+	if resp, err := http.Get(m[1] + "/accounts/alice"); err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	return m[1]
+}
