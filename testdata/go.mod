@@ -1,0 +1,15 @@
+module github.com/idemgen/idemgen/testdata
+
+go 1.25.0
+
+replace github.com/idemgen/idemgen/runtime => ../runtime
+
+require github.com/idemgen/idemgen/runtime v0.0.0
+
+require (
+	github.com/apapsch/go-jsonmerge/v2 v2.0.0 // indirect
+	github.com/go-chi/chi/v5 v5.5.0 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	github.com/gorilla/mux v1.8.1 // indirect
+	github.com/oapi-codegen/runtime v1.8.0 // indirect
+)
