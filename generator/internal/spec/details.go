@@ -33,7 +33,7 @@ func (l *loader) details(e *entry) {
 			if isStream(c.Name) || c.Value.Get("itemSchema").Exists() {
 				l.errorf(c.Key.Pos(), "marker-stream",
 					"%s %s is marked idempotent, but its %s answer streams (%s) and cannot be stored and replayed; remove the marker or the media type",
-					e.Method, e.Path, f.Name, quote(c.Name))
+					e.Method, e.Path, f.Name, tree.Quote(c.Name))
 			}
 		}
 	}

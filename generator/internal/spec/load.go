@@ -173,9 +173,9 @@ func (l *loader) markFromConfig(entries []entry) {
 		if len(found) == 0 {
 			hint := "write its operationId or METHOD /path"
 			if near := diag.Nearest(f.Name, names); near != "" {
-				hint = "did you mean " + quote(near) + "?"
+				hint = "did you mean " + tree.Quote(near) + "?"
 			}
-			l.errorf(f.Key.Pos(), "config-operation", "no operation of %s is called %s; %s", l.root.File().Name, quote(f.Name), hint)
+			l.errorf(f.Key.Pos(), "config-operation", "no operation of %s is called %s; %s", l.root.File().Name, tree.Quote(f.Name), hint)
 			continue
 		}
 		m := l.parseMarker(f, FromConfig)
@@ -210,7 +210,7 @@ func (l *loader) checkIDs(entries []entry) {
 		}
 		if e.marker != nil {
 			if i := strings.IndexFunc(e.ID(), isControl); i >= 0 {
-				l.errorf(pos, "operation-id", "the name %s of a marked operation holds a control character; give it another operationId", quote(e.ID()))
+				l.errorf(pos, "operation-id", "the name %s of a marked operation holds a control character; give it another operationId", tree.Quote(e.ID()))
 			}
 		}
 		other, ok := first[e.ID()]
@@ -224,7 +224,7 @@ func (l *loader) checkIDs(entries []entry) {
 				otherPos = id.Pos()
 			}
 			l.errorf(pos, "operation-id", "the operationId %s is also that of %s %s at %s; one of the two is marked, so give each its own",
-				quote(e.ID()), other.Method, other.Path, otherPos)
+				tree.Quote(e.ID()), other.Method, other.Path, otherPos)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (l *loader) parseMarker(f tree.Field, source Source) *marker {
 		return m
 	}
 	if !v.IsMap() {
-		l.errorf(v.Pos(), "marker-type", "%s must be true, false or an object, not %s%s", f.Name, v.Kind(), boolHint(v))
+		l.errorf(v.Pos(), "wrong-type", "%s must be true, false or an object, not %s%s", f.Name, v.Kind(), boolHint(v))
 		return m
 	}
 	l.parseSettings(v, m, true)
@@ -91,64 +91,42 @@ func (l *loader) defaults() *marker {
 		return m
 	}
 	if !f.Value.IsMap() {
-		l.errorf(f.Value.Pos(), "marker-type", "%s must be an object, not %s", f.Name, f.Value.Kind())
+		l.errorf(f.Value.Pos(), "wrong-type", "%s must be an object, not %s", f.Name, f.Value.Kind())
 		return m
 	}
 	l.parseSettings(f.Value, m, false)
 	return m
 }
 
-// member reads one key of a marker.
-type member struct {
-	name string
-	read func(tree.Value)
-}
-
-// members dispatches the members of an object, each of which must be known.
-func (l *loader) members(v tree.Value, what string, known []member) {
-	if !v.IsMap() {
-		l.errorf(v.Pos(), "marker-type", "%s must be an object, not %s", what, v.Kind())
-		return
-	}
-next:
-	for _, f := range v.Fields() {
-		names := make([]string, len(known))
-		for i, k := range known {
-			if k.name == f.Name {
-				k.read(f.Value)
-				continue next
-			}
-			names[i] = k.name
-		}
-		hint := "known are " + strings.Join(names, ", ")
-		if near := diag.Nearest(f.Name, names); near != "" {
-			hint = "did you mean " + near + "?"
-		}
-		l.errorf(f.Key.Pos(), "marker-unknown-key", "%s has no setting %s; %s", what, quote(f.Name), hint)
-	}
-}
-
 func (l *loader) parseSettings(v tree.Value, m *marker, operation bool) {
-	known := []member{
-		{"required", func(v tree.Value) { l.parseRequired(v, m) }},
-		{"key", func(v tree.Value) { l.parseKey(v, m) }},
-		{"retention", func(v tree.Value) { m.retention = l.duration(v, "retention", maxRetention, "10 years (87600h)", m) }},
-		{"fingerprint", func(v tree.Value) { l.parseFingerprint(v, m) }},
-		{"inFlight", func(v tree.Value) { m.waitUpTo = l.choice(v, "inFlight", "reject", "waitUpTo", maxWait, "60s", m) }},
-		{"mode", func(v tree.Value) { m.lease = l.choice(v, "mode", "transaction", "lease", maxLease, "1h", m) }},
-		{"release", func(v tree.Value) { l.parseRelease(v, m) }},
-	}
 	what := "the marker"
-	if operation {
-		known = append(known, member{"name", func(v tree.Value) { l.parseName(v, m) }})
-	} else {
+	name := func(f tree.Field) { l.parseName(f.Value, m) }
+	if !operation {
 		what = "the defaults"
-		if f := v.Field("name"); f.Value.Exists() {
-			l.errorf(f.Key.Pos(), "marker-unknown-key", "a name belongs to one operation; write it in that operation's marker")
-			known = append(known, member{"name", func(tree.Value) {}})
+		name = func(f tree.Field) {
+			l.errorf(f.Key.Pos(), "wrong-value", "a name belongs to one operation; write it in that operation's marker")
 		}
 	}
-	l.members(v, what, known)
+	l.members(v, what,
+		tree.Member{Name: "required", Read: func(f tree.Field) { l.parseRequired(f.Value, m) }},
+		tree.Member{Name: "key", Read: func(f tree.Field) { l.parseKey(f.Value, m) }},
+		tree.Member{Name: "retention", Read: func(f tree.Field) {
+			m.retention = l.duration(f.Value, "retention", maxRetention, "10 years (87600h)", m)
+		}},
+		tree.Member{Name: "fingerprint", Read: func(f tree.Field) { l.parseFingerprint(f.Value, m) }},
+		tree.Member{Name: "inFlight", Read: func(f tree.Field) {
+			m.waitUpTo = l.choice(f.Value, "inFlight", "reject", "waitUpTo", maxWait, "60s", m)
+		}},
+		tree.Member{Name: "mode", Read: func(f tree.Field) {
+			m.lease = l.choice(f.Value, "mode", "transaction", "lease", maxLease, "1h", m)
+		}},
+		tree.Member{Name: "release", Read: func(f tree.Field) { l.parseRelease(f.Value, m) }},
+		tree.Member{Name: "name", Read: name},
+	)
+}
+
+func (l *loader) members(v tree.Value, what string, known ...tree.Member) {
+	l.findings = append(l.findings, tree.Members(v, what, known...)...)
 }
 
 func set[T any](m *marker, v tree.Value, value T, text string) setting[T] {
@@ -158,41 +136,45 @@ func set[T any](m *marker, v tree.Value, value T, text string) setting[T] {
 func (l *loader) parseRequired(v tree.Value, m *marker) {
 	on, ok := v.Bool()
 	if !ok {
-		l.errorf(v.Pos(), "marker-type", "required must be true or false, not %s%s", v.Kind(), boolHint(v))
+		l.errorf(v.Pos(), "wrong-type", "required must be true or false, not %s%s", v.Kind(), boolHint(v))
 		return
 	}
 	m.required = set(m, v, on, fmt.Sprint(on))
 }
 
 func (l *loader) parseKey(v tree.Value, m *marker) {
-	l.members(v, "key", []member{
-		{"in", func(v tree.Value) {
+	l.members(v, "key",
+		tree.Member{Name: "in", Read: func(f tree.Field) {
+			v := f.Value
 			if s, ok := l.oneOf(v, "key.in", "header", "body"); ok {
 				m.keyIn = set(m, v, KeyIn(s), s)
 			}
 		}},
-		{"name", func(v tree.Value) {
+		tree.Member{Name: "name", Read: func(f tree.Field) {
+			v := f.Value
 			s, ok := v.Str()
 			if !ok {
-				l.errorf(v.Pos(), "marker-type", "key.name must be a string, not %s", v.Kind())
+				l.errorf(v.Pos(), "wrong-type", "key.name must be a string, not %s", v.Kind())
 				return
 			}
 			m.keyName = set(m, v, s, s)
 		}},
-		{"format", func(v tree.Value) {
+		tree.Member{Name: "format", Read: func(f tree.Field) {
+			v := f.Value
 			if s, ok := l.oneOf(v, "key.format", "opaque", "uuid", "uuidv7"); ok {
 				m.keyFormat = set(m, v, KeyFormat(s), s)
 			}
 		}},
-		{"maxLength", func(v tree.Value) {
+		tree.Member{Name: "maxLength", Read: func(f tree.Field) {
+			v := f.Value
 			n, ok := v.Int()
 			if !ok || n < 1 || n > maxKeyLength {
-				l.errorf(v.Pos(), "marker-value", "key.maxLength must be a whole number from 1 to %d", maxKeyLength)
+				l.errorf(v.Pos(), "wrong-value", "key.maxLength must be a whole number from 1 to %d", maxKeyLength)
 				return
 			}
 			m.keyMax = set(m, v, n, fmt.Sprint(n))
 		}},
-	})
+	)
 }
 
 // oneOf reads one of a few words.
@@ -206,13 +188,13 @@ func (l *loader) oneOf(v tree.Value, what string, words ...string) (string, bool
 	got := v.Kind()
 	hint := ""
 	if ok {
-		got = quote(s)
+		got = tree.Quote(s)
 		if near := diag.Nearest(s, words); near != "" {
 			hint = "; did you mean " + near + "?"
 		}
 	}
 	last := len(words) - 1
-	l.errorf(v.Pos(), "marker-value", "%s must be %s or %s, not %s%s", what, strings.Join(words[:last], ", "), words[last], got, hint)
+	l.errorf(v.Pos(), "wrong-value", "%s must be %s or %s, not %s%s", what, strings.Join(words[:last], ", "), words[last], got, hint)
 	return "", false
 }
 
@@ -221,13 +203,13 @@ func (l *loader) duration(v tree.Value, what string, most time.Duration, mostTex
 	d, err := time.ParseDuration(s)
 	switch {
 	case !ok:
-		l.errorf(v.Pos(), "marker-type", `%s must be a duration such as "24h" or "5s", not %s`, what, v.Kind())
+		l.errorf(v.Pos(), "wrong-type", `%s must be a duration such as "24h" or "5s", not %s`, what, v.Kind())
 	case err != nil:
-		l.errorf(v.Pos(), "marker-value", `%s must be a duration such as "24h" or "5s", not %s (units are h, m, s, ms; a day is 24h)`, what, quote(s))
+		l.errorf(v.Pos(), "wrong-value", `%s must be a duration such as "24h" or "5s", not %s (units are h, m, s, ms; a day is 24h)`, what, tree.Quote(s))
 	case d <= 0:
-		l.errorf(v.Pos(), "marker-value", "%s must be more than 0, not %s", what, s)
+		l.errorf(v.Pos(), "wrong-value", "%s must be more than 0, not %s", what, s)
 	case d > most:
-		l.errorf(v.Pos(), "marker-value", "%s must be at most %s, not %s", what, mostText, s)
+		l.errorf(v.Pos(), "wrong-value", "%s must be at most %s, not %s", what, mostText, s)
 	default:
 		return set(m, v, d, s)
 	}
@@ -243,15 +225,17 @@ func (l *loader) choice(v tree.Value, what, word, key string, most time.Duration
 	if !v.IsMap() {
 		got := v.Kind()
 		if s, ok := v.Str(); ok {
-			got = quote(s)
+			got = tree.Quote(s)
 		}
-		l.errorf(v.Pos(), "marker-value", "%s must be %s or {%s: DURATION}, not %s", what, word, key, got)
+		l.errorf(v.Pos(), "wrong-value", "%s must be %s or {%s: DURATION}, not %s", what, word, key, got)
 		return setting[time.Duration]{}
 	}
 	var d setting[time.Duration]
-	l.members(v, what, []member{{key, func(v tree.Value) { d = l.duration(v, what+"."+key, most, mostText, m) }}})
+	l.members(v, what, tree.Member{Name: key, Read: func(f tree.Field) {
+		d = l.duration(f.Value, what+"."+key, most, mostText, m)
+	}})
 	if len(v.Fields()) == 0 {
-		l.errorf(v.Pos(), "marker-value", "%s is empty; write %s or {%s: DURATION}", what, word, key)
+		l.errorf(v.Pos(), "wrong-value", "%s is empty; write %s or {%s: DURATION}", what, word, key)
 	}
 	if d.source != "" {
 		d.text = key + " " + d.text
@@ -261,7 +245,7 @@ func (l *loader) choice(v tree.Value, what, word, key string, most time.Duration
 
 func (l *loader) parseRelease(v tree.Value, m *marker) {
 	if !v.IsList() {
-		l.errorf(v.Pos(), "marker-type", "release must be a list of statuses such as [429, 5XX], not %s", v.Kind())
+		l.errorf(v.Pos(), "wrong-type", "release must be a list of statuses such as [429, 5XX], not %s", v.Kind())
 		return
 	}
 	statuses := []int{}
@@ -270,11 +254,11 @@ func (l *loader) parseRelease(v tree.Value, m *marker) {
 	for _, item := range v.Items() {
 		status, ok := releaseStatus(item)
 		if !ok {
-			l.errorf(item.Pos(), "marker-value", "a status to release is a number from 400 to 599, or 4XX or 5XX, not %s", releaseText(item))
+			l.errorf(item.Pos(), "wrong-value", "a status to release is a number from 400 to 599, or 4XX or 5XX, not %s", releaseText(item))
 			continue
 		}
 		if texts[item.Text()] {
-			l.errorf(item.Pos(), "marker-value", "release lists %s twice", item.Text())
+			l.errorf(item.Pos(), "wrong-value", "release lists %s twice", item.Text())
 			continue
 		}
 		texts[item.Text()] = true
@@ -300,7 +284,7 @@ func releaseStatus(v tree.Value) (int, bool) {
 
 func releaseText(v tree.Value) string {
 	if v.Text() != "" {
-		return quote(v.Text())
+		return tree.Quote(v.Text())
 	}
 	return v.Kind()
 }
@@ -308,7 +292,7 @@ func releaseText(v tree.Value) string {
 func (l *loader) parseName(v tree.Value, m *marker) {
 	s, ok := v.Str()
 	if !ok || !token.IsIdentifier(s) || s[0] < 'A' || s[0] > 'Z' {
-		l.errorf(v.Pos(), "marker-value", "name must be an exported Go name such as CreatePaymentIdempotentRequest, not %s", releaseText(v))
+		l.errorf(v.Pos(), "wrong-value", "name must be an exported Go name such as CreatePaymentIdempotentRequest, not %s", releaseText(v))
 		return
 	}
 	m.name = set(m, v, s, s)
@@ -322,19 +306,19 @@ func (l *loader) parseFingerprint(v tree.Value, m *marker) {
 		return
 	}
 	if !v.IsMap() {
-		l.errorf(v.Pos(), "marker-type", "fingerprint must be canonical, raw, {exclude: [...]} or {include: [...]}, not %s", v.Kind())
+		l.errorf(v.Pos(), "wrong-type", "fingerprint must be canonical, raw, {exclude: [...]} or {include: [...]}, not %s", v.Kind())
 		return
 	}
 	var fp fingerprint
-	l.members(v, "fingerprint", []member{
-		{"exclude", func(v tree.Value) { fp.exclude = l.fingerprintEntries(v, "exclude") }},
-		{"include", func(v tree.Value) { fp.include = l.fingerprintEntries(v, "include") }},
-	})
+	l.members(v, "fingerprint",
+		tree.Member{Name: "exclude", Read: func(f tree.Field) { fp.exclude = l.fingerprintEntries(f.Value, "exclude") }},
+		tree.Member{Name: "include", Read: func(f tree.Field) { fp.include = l.fingerprintEntries(f.Value, "include") }},
+	)
 	switch exclude, include := v.Get("exclude"), v.Get("include"); {
 	case exclude.Exists() && include.Exists():
-		l.errorf(v.Field("include").Key.Pos(), "marker-value", "fingerprint takes exclude or include, not both")
+		l.errorf(v.Field("include").Key.Pos(), "wrong-value", "fingerprint takes exclude or include, not both")
 	case !exclude.Exists() && !include.Exists() && len(v.Fields()) == 0:
-		l.errorf(v.Pos(), "marker-value", "fingerprint is empty; write canonical, raw, {exclude: [...]} or {include: [...]}")
+		l.errorf(v.Pos(), "wrong-value", "fingerprint is empty; write canonical, raw, {exclude: [...]} or {include: [...]}")
 	}
 	m.fingerprint = set(m, v, fp, fp.text())
 }
@@ -356,7 +340,7 @@ func (fp fingerprint) text() string {
 // checked later.
 func (l *loader) fingerprintEntries(v tree.Value, what string) []tree.Value {
 	if !v.IsList() || len(v.Items()) == 0 {
-		l.errorf(v.Pos(), "marker-type", "fingerprint.%s must be a list of one or more places such as /sent_at, header:X-Trace or query:t", what)
+		l.errorf(v.Pos(), "wrong-type", "fingerprint.%s must be a list of one or more places such as /sent_at, header:X-Trace or query:t", what)
 		return nil
 	}
 	var entries []tree.Value
@@ -365,11 +349,11 @@ func (l *loader) fingerprintEntries(v tree.Value, what string) []tree.Value {
 		s, ok := item.Str()
 		switch problem := placeProblem(s); {
 		case !ok:
-			l.errorf(item.Pos(), "marker-type", "a place is a string such as /sent_at, header:X-Trace or query:t, not %s", item.Kind())
+			l.errorf(item.Pos(), "wrong-type", "a place is a string such as /sent_at, header:X-Trace or query:t, not %s", item.Kind())
 		case problem != "":
-			l.errorf(item.Pos(), "marker-value", "%s is no place in a request: %s", quote(s), problem)
+			l.errorf(item.Pos(), "wrong-value", "%s is no place in a request: %s", tree.Quote(s), problem)
 		case seen[s]:
-			l.errorf(item.Pos(), "marker-value", "%s stands twice", quote(s))
+			l.errorf(item.Pos(), "wrong-value", "%s stands twice", tree.Quote(s))
 		default:
 			seen[s] = true
 			entries = append(entries, item)

@@ -75,7 +75,7 @@ func (l *loader) checkPlace(owner tree.Value, f tree.Field, path []string) {
 	}
 	for _, name := range []string{f.Name, "x-" + f.Name} {
 		if near := diag.Nearest(name, []string{l.opts.Marker, defaults}); near != "" {
-			l.errorf(f.Key.Pos(), "marker-misspelt", "did you mean %s? %s marks nothing", near, quote(f.Name))
+			l.errorf(f.Key.Pos(), "marker-misspelt", "did you mean %s? %s marks nothing", near, tree.Quote(f.Name))
 			return
 		}
 	}

@@ -117,10 +117,10 @@ func (l *loader) decideKey(e *entry, d *marker) *Parameter {
 	if d.keyIn.value == KeyInBody {
 		switch {
 		case d.keyName.source == "":
-			l.errorf(d.keyIn.pos, "marker-value", "a key in the body needs key.name, a JSON Pointer such as /request_id")
+			l.errorf(d.keyIn.pos, "wrong-value", "a key in the body needs key.name, a JSON Pointer such as /request_id")
 		case pointerProblem(d.keyName.value) != "":
-			l.errorf(d.keyName.pos, "marker-value", "key.name %s must be a JSON Pointer such as /request_id, as key.in is body: %s",
-				quote(d.keyName.value), pointerProblem(d.keyName.value))
+			l.errorf(d.keyName.pos, "wrong-value", "key.name %s must be a JSON Pointer such as /request_id, as key.in is body: %s",
+				tree.Quote(d.keyName.value), pointerProblem(d.keyName.value))
 		default:
 			l.checkPointer(e, d.keyName.value, d.keyName.pos)
 		}
@@ -132,7 +132,7 @@ func (l *loader) decideKey(e *entry, d *marker) *Parameter {
 		if strings.HasPrefix(d.keyName.value, "/") {
 			hint = "for a key in the body, write key.in: body"
 		}
-		l.errorf(d.keyName.pos, "marker-value", "key.name %s is no header name; %s", quote(d.keyName.value), hint)
+		l.errorf(d.keyName.pos, "wrong-value", "key.name %s is no header name; %s", tree.Quote(d.keyName.value), hint)
 		return nil
 	}
 	for i := range e.declared {
@@ -151,7 +151,7 @@ func (l *loader) adoptHeader(p *declared, d *marker) {
 	schema := p.node.Get("schema")
 	if !schema.Exists() {
 		for _, c := range p.node.Get("content").Fields() {
-			l.errorf(c.Key.Pos(), "key-header", "the key's header %s is declared as %s; declare it with a schema of type string", quote(p.Name), quote(c.Name))
+			l.errorf(c.Key.Pos(), "key-header", "the key's header %s is declared as %s; declare it with a schema of type string", tree.Quote(p.Name), tree.Quote(c.Name))
 		}
 		return
 	}
@@ -169,7 +169,7 @@ func (l *loader) adoptHeader(p *declared, d *marker) {
 		n, ok := most.Int()
 		switch {
 		case !ok || n < 1:
-			l.errorf(most.Pos(), "key-header", "no key is as short as the maxLength of the key's header %s", quote(p.Name))
+			l.errorf(most.Pos(), "key-header", "no key is as short as the maxLength of the key's header %s", tree.Quote(p.Name))
 		case n < d.keyMax.value:
 			d.keyMax = setting[int]{value: n, text: fmt.Sprint(n), source: FromParameter, pos: most.Pos()}
 		}
@@ -193,7 +193,7 @@ func (l *loader) isStringSchema(schema tree.Value, name string) bool {
 	}
 	for _, v := range names {
 		if v.Exists() && v.Text() != "string" && v.Text() != "null" {
-			l.errorf(v.Pos(), "key-header", "the key's header %s is declared with type %s; a key is a string", quote(name), v.Text())
+			l.errorf(v.Pos(), "key-header", "the key's header %s is declared with type %s; a key is a string", tree.Quote(name), v.Text())
 			return false
 		}
 	}
@@ -230,17 +230,17 @@ func (l *loader) checkDeclared(e *entry, place tree.Value, in, name string) {
 	}
 	hint := fmt.Sprintf("it declares no %s parameters", in)
 	if near := diag.Nearest(name, names); near != "" {
-		hint = "did you mean " + quote(in+":"+near) + "?"
+		hint = "did you mean " + tree.Quote(in+":"+near) + "?"
 	} else if len(names) > 0 {
 		hint = fmt.Sprintf("declared are %s", strings.Join(quoteAll(names), ", "))
 	}
-	l.errorf(place.Pos(), "fingerprint-place", "%s %s declares no %s parameter %s; %s", e.Method, e.Path, in, quote(name), hint)
+	l.errorf(place.Pos(), "fingerprint-place", "%s %s declares no %s parameter %s; %s", e.Method, e.Path, in, tree.Quote(name), hint)
 }
 
 func quoteAll(names []string) []string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = quote(name)
+		quoted[i] = tree.Quote(name)
 	}
 	return quoted
 }

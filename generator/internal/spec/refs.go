@@ -45,7 +45,7 @@ func (r *resolver) resolve(v tree.Value) (tree.Value, *diag.Diagnostic) {
 			return v, problem
 		}
 		if target.Is(start) || target.Is(v) {
-			return v, refProblem(start.Get("$ref"), "the $ref %s leads back to itself", quote(text))
+			return v, refProblem(start.Get("$ref"), "the $ref %s leads back to itself", tree.Quote(text))
 		}
 		v = target
 	}
@@ -58,7 +58,7 @@ func (r *resolver) target(ref tree.Value, text string) (tree.Value, *diag.Diagno
 	if place != "" {
 		u, err := url.Parse(place)
 		if err != nil || u.Scheme != "" || u.Host != "" {
-			return root, refProblem(ref, "the $ref %s leaves this machine; remote documents are not read: put it into a local file", quote(text))
+			return root, refProblem(ref, "the $ref %s leaves this machine; remote documents are not read: put it into a local file", tree.Quote(text))
 		}
 		path := filepath.Join(filepath.Dir(ref.File().Path), filepath.FromSlash(u.Path))
 		got, ok := r.files[path]
@@ -67,7 +67,7 @@ func (r *resolver) target(ref tree.Value, text string) (tree.Value, *diag.Diagno
 			r.files[path] = got
 		}
 		if got.findings.HasErrors() {
-			return root, refProblem(ref, "the $ref %s cannot be followed: %s", quote(text), got.findings[0])
+			return root, refProblem(ref, "the $ref %s cannot be followed: %s", tree.Quote(text), got.findings[0])
 		}
 		root = got.file.Root()
 	}
@@ -83,7 +83,7 @@ func (r *resolver) target(ref tree.Value, text string) (tree.Value, *diag.Diagno
 		if items := target.Items(); items != nil {
 			i, err := strconv.Atoi(token)
 			if err != nil || i < 0 || i >= len(items) {
-				return root, refProblem(ref, "the $ref %s leads nowhere", quote(text))
+				return root, refProblem(ref, "the $ref %s leads nowhere", tree.Quote(text))
 			}
 			target = items[i]
 			continue
@@ -91,7 +91,7 @@ func (r *resolver) target(ref tree.Value, text string) (tree.Value, *diag.Diagno
 		target = target.Get(token)
 	}
 	if !target.Exists() {
-		return root, refProblem(ref, "the $ref %s leads nowhere", quote(text))
+		return root, refProblem(ref, "the $ref %s leads nowhere", tree.Quote(text))
 	}
 	return target, nil
 }
@@ -103,13 +103,4 @@ var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 func refProblem(at tree.Value, format string, args ...any) *diag.Diagnostic {
 	d := diag.Errorf(at.Pos(), "ref-invalid", format, args...)
 	return &d
-}
-
-// quote shows text of the document in a message: on one line and in bounds.
-func quote(s string) string {
-	const most = 80
-	if runes := []rune(s); len(runes) > most {
-		s = string(runes[:most]) + "…"
-	}
-	return strconv.Quote(s)
 }

@@ -178,3 +178,12 @@ func (v Value) Is(w Value) bool { return v.node == w.node }
 func (v Value) scalar(tag string) bool {
 	return v.node != nil && v.node.Kind == yaml.ScalarNode && v.node.ShortTag() == tag
 }
+
+// Quote shows text of a file in a message: on one line and in bounds.
+func Quote(s string) string {
+	const most = 80
+	if runes := []rune(s); len(runes) > most {
+		s = string(runes[:most]) + "…"
+	}
+	return strconv.Quote(s)
+}
