@@ -1,0 +1,36 @@
+package sqlstore
+
+import (
+	"errors"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// errNested is answered to work that executes another request. It would wait
+// for the transaction that it is in.
+var errNested = errors.New("sqlstore: Execute or Transact was called inside work of the same store, which runs one transaction at a time: " +
+	"make the effects through the transaction at hand, or call it after work has returned")
+
+// errEnded is the answer when work has ended its transaction.
+var errEnded = errors.New("sqlstore: the transaction was ended before work returned, by COMMIT, ROLLBACK or an error that rolled it back, so no answer was stored: " +
+	"leave COMMIT and ROLLBACK to the store, and return the errors of statements")
+
+// lostError says that a transaction was rolled back because another one was
+// in its way, and that it may be run again.
+type lostError struct{ error }
+
+func unavailable(err error) error {
+	return &idempotency.Error{
+		Code:   idempotency.CodeUnavailable,
+		Detail: "the database could not be used; nothing was kept",
+		Err:    err,
+	}
+}
+
+func outcomeUnknown(err error) error {
+	return &idempotency.Error{
+		Code:   idempotency.CodeOutcomeUnknown,
+		Detail: "the database failed in COMMIT; a retry with the same key finds out",
+		Err:    err,
+	}
+}

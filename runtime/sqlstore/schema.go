@@ -1,0 +1,53 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// defaultTable is the name that the files in schema/ use.
+const defaultTable = "idempotency_keys"
+
+// tableName is what SQLite, MySQL and PostgreSQL all take as an identifier.
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+// checkTable refuses a name that could be more than a name.
+func checkTable(name string) error {
+	if !tableName.MatchString(name) {
+		return fmt.Errorf("sqlstore: %q cannot be a table's name: use 1 to 63 letters, digits and underscores, a digit not first", name)
+	}
+	return nil
+}
+
+// Schema returns the statements that create the store's table and its index,
+// for a migration of your own. They do nothing where both are there. Of the
+// options only [WithTable] counts; its error is the only one.
+func Schema(d Dialect, opts ...Option) (string, error) {
+	c := newConfig(opts)
+	if err := checkTable(c.table); err != nil {
+		return "", err
+	}
+	return strings.ReplaceAll(d.schema(), defaultTable, c.table), nil
+}
+
+// Migrate creates the store's table and its index where they are missing. It
+// is a step of its own, to be run before [New]; several processes may run it
+// at the same time. Of the options only [WithTable] counts.
+func Migrate(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) error {
+	schema, err := Schema(d, opts...)
+	if err != nil {
+		return err
+	}
+	for statement := range strings.SplitSeq(schema, ";\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("sqlstore: migrate: %w", err)
+		}
+	}
+	return nil
+}

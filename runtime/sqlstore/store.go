@@ -1,0 +1,84 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// Store keeps records in a table beside the business data. It is safe for
+// concurrent use.
+type Store struct {
+	db, reader   *sql.DB
+	dialect      Dialect
+	sql          statements
+	claimTimeout time.Duration
+	claims       claims
+	sweeping     sync.Mutex
+}
+
+var (
+	_ idempotency.Store[*sql.Tx] = (*Store)(nil)
+	_ idempotency.Keeper         = (*Store)(nil)
+)
+
+// Option changes a default of [New], [Migrate] or [Schema].
+type Option func(*config)
+
+type config struct {
+	table        string
+	reader       *sql.DB
+	claimTimeout time.Duration
+}
+
+func newConfig(opts []Option) config {
+	c := config{table: defaultTable, claimTimeout: 5 * time.Second}
+	for _, o := range opts {
+		o(&c)
+	}
+	return c
+}
+
+// WithTable names the table. Defaults to idempotency_keys. A name is 1 to 63
+// ASCII letters, digits and underscores, not beginning with a digit.
+func WithTable(name string) Option { return func(c *config) { c.table = name } }
+
+// WithReader makes replays and lookups read through another pool on the same
+// database, so that they need not wait for a handler that holds the writer's
+// only connection. Defaults to the pool given to [New].
+func WithReader(db *sql.DB) Option { return func(c *config) { c.reader = db } }
+
+// WithClaimTimeout limits how long a request waits for a connection and for
+// its turn to write before it is answered unavailable. Defaults to 5 s.
+// SQLite's busy_timeout, where shorter, ends the wait for the turn earlier.
+func WithClaimTimeout(d time.Duration) Option { return func(c *config) { c.claimTimeout = d } }
+
+// New returns a store on db. It changes nothing in the database: it verifies
+// that the table is there (see [Migrate]) and that the connections are set up
+// so that the guarantee holds, and returns an error that says what to do where
+// they are not.
+func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, error) {
+	c := newConfig(opts)
+	if err := checkTable(c.table); err != nil {
+		return nil, err
+	}
+	if err := d.verify(ctx, db, c.table); err != nil {
+		return nil, err
+	}
+	if c.reader == nil {
+		c.reader = db
+	} else if err := d.verifyReader(ctx, c.reader, c.table); err != nil {
+		return nil, err
+	}
+	return &Store{
+		db:           db,
+		reader:       c.reader,
+		dialect:      d,
+		sql:          d.statements(c.table),
+		claimTimeout: c.claimTimeout,
+		claims:       claims{held: make(map[[16]byte]struct{})},
+	}, nil
+}
