@@ -17,6 +17,7 @@ type Call struct {
 	scope   string
 	key     string // normalised; "" where the operation allows none
 	request *http.Request
+	ctx     callContext
 	body    []byte
 	reader  bodyReader
 	started time.Time
@@ -50,14 +51,30 @@ func (c *Call) fingerprint(version byte) (Fingerprint, error) {
 // KeyOf returns the key of call as the key type of its operation.
 func KeyOf[Op OpType](call *Call) Key[Op] { return keyFrom[Op](call.key) }
 
-type callContext struct{}
+// callContext is a context that carries its call. It is part of the call, so
+// that carrying it costs no allocation.
+type callContext struct {
+	context.Context
+	call *Call
+}
 
-func withCall(ctx context.Context, c *Call) context.Context {
-	return context.WithValue(ctx, callContext{}, c)
+type callKey struct{}
+
+func (c *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return c.call
+	}
+	return c.Context.Value(key)
+}
+
+// within returns ctx with c in it.
+func (c *Call) within(ctx context.Context) context.Context {
+	c.ctx = callContext{ctx, c}
+	return &c.ctx
 }
 
 func callFrom(ctx context.Context) (*Call, bool) {
-	c, ok := ctx.Value(callContext{}).(*Call)
+	c, ok := ctx.Value(callKey{}).(*Call)
 	return c, ok
 }
 

@@ -28,7 +28,7 @@ func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ct
 	var failed *handlerError
 	call := &Call{scope: req.Scope, key: req.Key}
 	req.call = call
-	result, err := store.Execute(withCall(ctx, call), req, func(ctx context.Context, tx Tx) (Response, error) {
+	result, err := store.Execute(call.within(ctx), req, func(ctx context.Context, tx Tx) (Response, error) {
 		v, err := fn(ctx, tx)
 		if err != nil {
 			failed = &handlerError{err}

@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -131,28 +130,49 @@ func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
 	}
 	var validated interface{ ValidatedValue() any }
 	if r.Body != nil && r.Body != http.NoBody {
-		buf := bytes.Buffer{}
-		if r.ContentLength > 0 {
-			buf.Grow(int(r.ContentLength) + bytes.MinRead) // room for the read that finds the end
-		}
-		n, err := buf.ReadFrom(io.LimitReader(r.Body, limit+1))
-		var max *http.MaxBytesError
+		body, err := readAll(r.Body, limit, r.ContentLength)
 		switch {
-		case n > limit || errors.As(err, &max):
+		case int64(len(body)) > limit || isMaxBytes(err):
 			return tooLarge()
 		case err != nil:
 			return &Error{Code: CodeBodyInvalid, Detail: "the request body could not be read to its end", Err: err}
 		}
 		validated, _ = r.Body.(interface{ ValidatedValue() any })
-		call.body = buf.Bytes()
+		call.body = body
 	}
-	call.request = r.WithContext(withCall(r.Context(), call))
+	call.request = r.WithContext(call.within(r.Context()))
 	call.reader.Reset(call.body)
 	call.request.Body = &call.reader
 	if validated != nil {
 		call.request.Body = validatedBody{&call.reader, validated}
 	}
 	return nil
+}
+
+// readAll reads body to its end, or until it is longer than limit. length is
+// what the request says of it, or -1.
+func readAll(body io.Reader, limit, length int64) ([]byte, error) {
+	if length < 0 {
+		return io.ReadAll(io.LimitReader(body, limit+1))
+	}
+	b := make([]byte, 0, length+1) // one more, for the read that finds the end
+	for {
+		n, err := body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case err == io.EOF:
+			return b, nil
+		case err != nil || int64(len(b)) > limit:
+			return b, err
+		case len(b) == cap(b): // a middleware has made the body longer than it was
+			b = append(b, 0)[:len(b)]
+		}
+	}
+}
+
+func isMaxBytes(err error) bool {
+	var tooLarge *http.MaxBytesError
+	return err != nil && errors.As(err, &tooLarge)
 }
 
 // Run claims the key of the attempt that ServeHTTP has put into ctx, runs work
@@ -167,20 +187,21 @@ func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context
 		return nil, fmt.Errorf("idempotency: %s was called without its wrapper; serve the handler that NewIdempotentHandler returns", op.ID)
 	}
 	call.outcome = OutcomeReleased
-	a := attempt[Tx]{call: call, options: &e.options, work: work}
+	a := &attempt[Tx]{call: call, options: &e.options, work: work}
 	result, err := e.execute(ctx, call, a.run)
 	switch {
 	case err == nil && result.Replayed:
 		call.outcome = OutcomeReplayed
-		return &Answer{response: result.Response, replayHeader: e.options.replayHeader}, nil
+		a.answer = Answer{response: result.Response, replayHeader: e.options.replayHeader}
+		return &a.answer, nil
 	case err == nil:
 		call.outcome = OutcomeExecuted
 		if call.key == "" {
 			call.outcome = OutcomeUnprotected
 		}
-		return &Answer{response: a.answer}, nil
+		return &a.answer, nil
 	case err == errReleased:
-		return &Answer{response: a.answer}, nil
+		return &a.answer, nil
 	}
 	if own, is := err.(*handlerError); is && own == a.failed {
 		call.err = own.err
@@ -262,7 +283,8 @@ type attempt[Tx any] struct {
 	call    *Call
 	options *options
 	work    func(context.Context, Tx, *Call) (Visit, error)
-	answer  Response      // as the handler gave it
+	rec     recorder
+	answer  Answer        // the handler's, with all its headers
 	failed  *handlerError // the last run's own error
 }
 
@@ -282,33 +304,32 @@ func (a *attempt[Tx]) run(ctx context.Context, tx Tx) (Response, error) {
 		a.failed = &handlerError{err}
 		return Response{}, a.failed
 	}
-	rec := recorder{header: make(http.Header), limit: a.options.responseLimit}
+	a.rec = recorder{limit: a.options.responseLimit}
 	if visit != nil {
-		err = visit(&rec)
+		err = visit(&a.rec)
 	}
-	if rec.overflow {
-		return Response{}, &Error{Code: CodeResponseTooLarge, Detail: fmt.Sprintf("the answer has more than %d bytes; nothing was kept", rec.limit)}
+	if a.rec.overflow {
+		return Response{}, &Error{Code: CodeResponseTooLarge, Detail: fmt.Sprintf("the answer has more than %d bytes; nothing was kept", a.rec.limit)}
 	}
 	if err != nil {
 		a.failed = &handlerError{err}
 		return Response{}, a.failed
 	}
-	a.answer = rec.response()
-	if a.call.op.Releases(a.answer.Status) {
+	response := a.rec.response()
+	a.answer = Answer{response: response}
+	if a.call.op.Releases(response.Status) {
 		return Response{}, errReleased
 	}
-	if a.answer.Header.Get("Cache-Control") == "" {
-		a.answer.Header.Set("Cache-Control", "no-store") // a replay must not come from a shared cache (SEC-12)
+	if _, ok := response.Header["Cache-Control"]; !ok {
+		response.Header["Cache-Control"] = noStore
 	}
-	stored := a.answer
-	stored.Header = make(http.Header, len(a.answer.Header))
-	for name, values := range a.answer.Header {
-		if !a.options.unstored.has(name) {
-			stored.Header[name] = values
-		}
-	}
-	return stored, nil
+	response.Header = a.options.unstored.without(response.Header)
+	return response, nil
 }
+
+// noStore keeps answers and replays out of shared caches (RFC 9111 section
+// 5.2.2.5) where the handler does not say otherwise.
+var noStore = []string{"no-store"}
 
 // Answer is what a request is answered: the handler's answer, a stored one, or
 // a refusal.

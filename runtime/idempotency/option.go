@@ -131,3 +131,21 @@ func (l *headerList) has(name string) bool {
 	}
 	return false
 }
+
+// without returns h without the headers of the list. It is h itself where
+// there are none.
+func (l *headerList) without(h http.Header) http.Header {
+	for name := range h {
+		if !l.has(name) {
+			continue
+		}
+		kept := make(http.Header, len(h))
+		for name, values := range h {
+			if !l.has(name) {
+				kept[name] = values
+			}
+		}
+		return kept
+	}
+	return h
+}

@@ -2,22 +2,26 @@ package idempotency
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 )
 
 // recorder captures a typed answer. It is an http.ResponseWriter without
 // Flush or Hijack: an answer that streams cannot be kept.
 type recorder struct {
-	header   http.Header
-	sent     http.Header // header as it was when the status was written
+	header   http.Header // what Header returns; a new one once the status is written
+	sent     http.Header // what it held then
 	status   int
 	body     []byte
 	limit    int
 	overflow bool
 }
 
-func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) Header() http.Header {
+	if r.header == nil {
+		r.header = make(http.Header)
+	}
+	return r.header
+}
 
 func (r *recorder) WriteHeader(status int) {
 	switch {
@@ -27,22 +31,40 @@ func (r *recorder) WriteHeader(status int) {
 		return
 	}
 	r.status = status
-	r.sent = maps.Clone(r.header)
+	// As in net/http, what the handler sets from now on has no effect.
+	r.sent, r.header = r.Header(), nil
 }
 
-func (r *recorder) Write(p []byte) (int, error) {
+// reserve says whether n more bytes of body may be written.
+func (r *recorder) reserve(n int) error {
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
 	if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
-		return 0, http.ErrBodyNotAllowed
+		return http.ErrBodyNotAllowed
 	}
-	if len(r.body)+len(p) > r.limit {
+	if len(r.body)+n > r.limit {
 		r.overflow = true
-		return 0, fmt.Errorf("idempotency: the answer is larger than %d bytes", r.limit)
+		return fmt.Errorf("idempotency: the answer is larger than %d bytes", r.limit)
+	}
+	return nil
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if err := r.reserve(len(p)); err != nil {
+		return 0, err
 	}
 	r.body = append(r.body, p...)
 	return len(p), nil
+}
+
+// WriteString spares io.WriteString a copy.
+func (r *recorder) WriteString(s string) (int, error) {
+	if err := r.reserve(len(s)); err != nil {
+		return 0, err
+	}
+	r.body = append(r.body, s...)
+	return len(s), nil
 }
 
 // response returns what was captured. An answer that wrote nothing is an

@@ -1,10 +1,11 @@
 package idempotency
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
+	"strings"
 )
 
 // Response is an answer as it is stored: replayed byte for byte.
@@ -18,29 +19,50 @@ type Response struct {
 // "Name: value" line for each value, ordered by name. It is what a client
 // would see: net/http trims values and replaces line breaks in the same way.
 func MarshalHeader(h http.Header) []byte {
-	if len(h) == 0 {
-		return []byte{}
+	size := 0
+	var few [16]string
+	names := few[:0]
+	for name, values := range h {
+		names = append(names, name)
+		for _, v := range values {
+			size += len(name) + len(": ") + len(v) + len("\r\n")
+		}
 	}
-	var b bytes.Buffer
-	_ = h.Write(&b) // a bytes.Buffer never fails
-	return b.Bytes()
+	slices.Sort(names)
+	b := make([]byte, 0, size)
+	for _, name := range names {
+		for _, v := range h[name] {
+			b = append(b, name...)
+			b = append(b, ": "...)
+			b = append(b, textproto.TrimString(lineBreaks.Replace(v))...)
+			b = append(b, "\r\n"...)
+		}
+	}
+	return b
 }
+
+var lineBreaks = strings.NewReplacer("\n", " ", "\r", " ")
 
 // UnmarshalHeader decodes what [MarshalHeader] has encoded. It returns an
 // error for anything else: a record that cannot be read is not replayed.
 func UnmarshalHeader(b []byte) (http.Header, error) {
-	h := make(http.Header, bytes.Count(b, crlf))
-	for len(b) > 0 {
-		line, rest, ok := bytes.Cut(b, crlf)
-		name, value, found := bytes.Cut(line, []byte(": "))
-		if !ok || !found {
+	rest := string(b) // names and values are parts of this one copy
+	lines := strings.Count(rest, "\r\n")
+	h := make(http.Header, lines)
+	values := make([]string, 0, lines)
+	for rest != "" {
+		line, after, ended := strings.Cut(rest, "\r\n")
+		name, value, found := strings.Cut(line, ": ")
+		if !ended || !found {
 			return nil, fmt.Errorf("idempotency: stored header line %q is damaged", line)
 		}
-		k := textproto.CanonicalMIMEHeaderKey(string(name))
-		h[k] = append(h[k], string(value))
-		b = rest
+		values = append(values, value)
+		if earlier, ok := h[name]; ok {
+			h[name] = append(earlier, value)
+		} else {
+			h[name] = values[len(values)-1 : len(values) : len(values)]
+		}
+		rest = after
 	}
 	return h, nil
 }
-
-var crlf = []byte("\r\n")
