@@ -1,0 +1,16 @@
+//go:build !unix
+
+package testenv
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+)
+
+// makeDir refuses: servers are supervised by a Unix shell.
+func makeDir() (string, error) {
+	return "", fmt.Errorf("%w: servers are not started on %s", errUnavailable, runtime.GOOS)
+}
+
+func asServerAccount(*exec.Cmd) {}

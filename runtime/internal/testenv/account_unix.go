@@ -1,0 +1,60 @@
+//go:build unix
+
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// serverAccount is who servers run as when the tests run as root, which
+// PostgreSQL and PgBouncer refuse. It must have an entry in the password file.
+const serverAccount = "nobody"
+
+// makeDir makes a directory for one server, owned by the account it runs as.
+func makeDir() (string, error) {
+	if os.Geteuid() != 0 {
+		return os.MkdirTemp("", "idemgen-")
+	}
+	uid, gid, err := serverIDs()
+	if err != nil {
+		return "", err
+	}
+	// root's own TMPDIR may lie where the account cannot go.
+	dir, err := os.MkdirTemp("/tmp", "idemgen-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chown(dir, uid, gid)
+}
+
+// asServerAccount lowers a root process's privileges for cmd, and keeps the
+// terminal's interrupt from reaching it: servers end with the test process.
+func asServerAccount(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if os.Geteuid() != 0 {
+		return
+	}
+	uid, gid, err := serverIDs()
+	if err != nil {
+		cmd.Err = err
+		return
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+func serverIDs() (uid, gid int, err error) {
+	account, err := user.Lookup(serverAccount)
+	if err != nil {
+		return 0, 0, fmt.Errorf("servers cannot run as root: %w", err)
+	}
+	if uid, err = strconv.Atoi(account.Uid); err != nil {
+		return 0, 0, err
+	}
+	gid, err = strconv.Atoi(account.Gid)
+	return uid, gid, err
+}
