@@ -446,10 +446,10 @@ func (l *loader) pos(n ast.Node) diag.Pos {
 	return diag.Pos{File: p.Filename, Line: p.Line, Col: p.Column}
 }
 
-func (l *loader) dirPos() diag.Pos { return diag.Pos{File: filepath.ToSlash(l.dir)} }
+func (l *loader) dirPos() diag.Pos { return diag.Pos{File: diag.FileName(l.dir)} }
 
 func (l *loader) filePos(name string) diag.Pos {
-	return diag.Pos{File: filepath.ToSlash(filepath.Join(l.dir, name))}
+	return diag.Pos{File: diag.FileName(filepath.Join(l.dir, name))}
 }
 
 // underlying drops the path from an error, since the finding has it already.

@@ -24,8 +24,8 @@ type IdempotentServer[Tx any] interface {
 	// Excluding handles POST /exclude, at most once for each key.
 	Excluding(ctx context.Context, tx Tx, req ExcludingIdempotentRequest) (ExcludingResponseObject, error)
 
-	// FromConfig handles POST /from-config.
-	FromConfig(ctx context.Context, request FromConfigRequestObject) (FromConfigResponseObject, error)
+	// FromConfig handles POST /from-config, at most once for each key.
+	FromConfig(ctx context.Context, tx Tx, req FromConfigIdempotentRequest) (FromConfigResponseObject, error)
 
 	// Including handles POST /include, at most once for each key.
 	Including(ctx context.Context, tx Tx, req IncludingIdempotentRequest) (IncludingResponseObject, error)
@@ -33,8 +33,8 @@ type IdempotentServer[Tx any] interface {
 	// KeepAll handles POST /keep-all, at most once for each key.
 	KeepAll(ctx context.Context, tx Tx, req KeepAllIdempotentRequest) (KeepAllResponseObject, error)
 
-	// PostNameless handles POST /nameless.
-	PostNameless(ctx context.Context, request PostNamelessRequestObject) (PostNamelessResponseObject, error)
+	// PostNameless handles POST /nameless, at most once for each key.
+	PostNameless(ctx context.Context, tx Tx, req PostNamelessIdempotentRequest) (PostNamelessResponseObject, error)
 
 	// RawFingerprint handles POST /raw, at most once for each key.
 	RawFingerprint(ctx context.Context, tx Tx, req RawFingerprintIdempotentRequest) (RawFingerprintResponseObject, error)
@@ -169,6 +169,92 @@ func (r *ExcludingIdempotentRequest) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*r = NewExcludingIdempotentRequest(key, in)
+	return nil
+}
+
+// fromConfigOperation is what the document says of fromConfig.
+var fromConfigOperation = idempotency.Operation{
+	ID:        "fromConfig",
+	Method:    "POST",
+	Path:      "/from-config",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 90 * time.Second,
+	Release:   []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// FromConfigOp stands for fromConfig (POST /from-config) in types.
+type FromConfigOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (FromConfigOp) Operation() *idempotency.Operation { return &fromConfigOperation }
+
+// FromConfigIdempotencyKey is an idempotency key of fromConfig. Keys of other
+// operations are other types.
+type FromConfigIdempotencyKey = idempotency.Key[FromConfigOp]
+
+// NewFromConfigIdempotencyKey returns a new random key. Make one for each thing
+// that is to happen once, keep it, and use it for every attempt.
+func NewFromConfigIdempotencyKey() FromConfigIdempotencyKey {
+	return idempotency.NewKey[FromConfigOp]()
+}
+
+// ParseFromConfigIdempotencyKey returns the key that s holds. It returns an
+// error that matches [idempotency.ErrKeyInvalid] for a text that the server
+// would refuse.
+func ParseFromConfigIdempotencyKey(s string) (FromConfigIdempotencyKey, error) {
+	return idempotency.ParseKey[FromConfigOp](s)
+}
+
+// FromConfigInput is what fromConfig is asked to do.
+type FromConfigInput struct {
+}
+
+// FromConfigIdempotentRequest is a request to fromConfig under its key. Only a
+// constructor makes one.
+type FromConfigIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey FromConfigIdempotencyKey
+
+	in idempotency.Sealed[FromConfigInput]
+}
+
+// NewFromConfigIdempotentRequest returns the request that asks for in under
+// key.
+func NewFromConfigIdempotentRequest(key FromConfigIdempotencyKey, in FromConfigInput) FromConfigIdempotentRequest {
+	return FromConfigIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r FromConfigIdempotentRequest) Input() FromConfigInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r FromConfigIdempotentRequest) Equal(other FromConfigIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r FromConfigIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r FromConfigIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash.
+func (r FromConfigIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *FromConfigIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[FromConfigOp, FromConfigInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewFromConfigIdempotentRequest(key, in)
 	return nil
 }
 
@@ -339,6 +425,92 @@ func (r *KeepAllIdempotentRequest) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*r = NewKeepAllIdempotentRequest(key, in)
+	return nil
+}
+
+// postNamelessOperation is what the document says of POST /nameless.
+var postNamelessOperation = idempotency.Operation{
+	ID:        "POST /nameless",
+	Method:    "POST",
+	Path:      "/nameless",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 36 * time.Hour,
+	Release:   []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// PostNamelessOp stands for POST /nameless in types.
+type PostNamelessOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (PostNamelessOp) Operation() *idempotency.Operation { return &postNamelessOperation }
+
+// PostNamelessIdempotencyKey is an idempotency key of POST /nameless. Keys of
+// other operations are other types.
+type PostNamelessIdempotencyKey = idempotency.Key[PostNamelessOp]
+
+// NewPostNamelessIdempotencyKey returns a new random key. Make one for each
+// thing that is to happen once, keep it, and use it for every attempt.
+func NewPostNamelessIdempotencyKey() PostNamelessIdempotencyKey {
+	return idempotency.NewKey[PostNamelessOp]()
+}
+
+// ParsePostNamelessIdempotencyKey returns the key that s holds. It returns an
+// error that matches [idempotency.ErrKeyInvalid] for a text that the server
+// would refuse.
+func ParsePostNamelessIdempotencyKey(s string) (PostNamelessIdempotencyKey, error) {
+	return idempotency.ParseKey[PostNamelessOp](s)
+}
+
+// PostNamelessInput is what POST /nameless is asked to do.
+type PostNamelessInput struct {
+}
+
+// PostNamelessIdempotentRequest is a request to POST /nameless under its key.
+// Only a constructor makes one.
+type PostNamelessIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey PostNamelessIdempotencyKey
+
+	in idempotency.Sealed[PostNamelessInput]
+}
+
+// NewPostNamelessIdempotentRequest returns the request that asks for in under
+// key.
+func NewPostNamelessIdempotentRequest(key PostNamelessIdempotencyKey, in PostNamelessInput) PostNamelessIdempotentRequest {
+	return PostNamelessIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r PostNamelessIdempotentRequest) Input() PostNamelessInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r PostNamelessIdempotentRequest) Equal(other PostNamelessIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r PostNamelessIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r PostNamelessIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash.
+func (r PostNamelessIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *PostNamelessIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[PostNamelessOp, PostNamelessInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewPostNamelessIdempotentRequest(key, in)
 	return nil
 }
 
@@ -697,6 +869,12 @@ func (s idempotentServer[Tx]) Excluding(w http.ResponseWriter, r *http.Request, 
 	})
 }
 
+func (s idempotentServer[Tx]) FromConfig(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &fromConfigOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.FromConfig(w, r)
+	})
+}
+
 func (s idempotentServer[Tx]) Including(w http.ResponseWriter, r *http.Request) {
 	s.edge.ServeHTTP(w, r, &includingOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.Including(w, r)
@@ -706,6 +884,12 @@ func (s idempotentServer[Tx]) Including(w http.ResponseWriter, r *http.Request) 
 func (s idempotentServer[Tx]) KeepAll(w http.ResponseWriter, r *http.Request) {
 	s.edge.ServeHTTP(w, r, &keepAllOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.KeepAll(w, r)
+	})
+}
+
+func (s idempotentServer[Tx]) PostNameless(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &postNamelessOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.PostNameless(w, r)
 	})
 }
 
@@ -763,6 +947,24 @@ func (s idempotentStrict[Tx]) Excluding(ctx context.Context, request ExcludingRe
 // VisitExcludingResponse writes the stored answer.
 func (a idempotentAnswer) VisitExcludingResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
 
+func (s idempotentStrict[Tx]) FromConfig(ctx context.Context, request FromConfigRequestObject) (FromConfigResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &fromConfigOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
+		in := FromConfigInput{}
+		resp, err := s.IdempotentServer.FromConfig(ctx, tx, NewFromConfigIdempotentRequest(idempotency.KeyOf[FromConfigOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitFromConfigResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer{answer}, nil
+}
+
+// VisitFromConfigResponse writes the stored answer.
+func (a idempotentAnswer) VisitFromConfigResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
+
 func (s idempotentStrict[Tx]) Including(ctx context.Context, request IncludingRequestObject) (IncludingResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &includingOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
 		in := IncludingInput{
@@ -800,6 +1002,24 @@ func (s idempotentStrict[Tx]) KeepAll(ctx context.Context, request KeepAllReques
 
 // VisitKeepAllResponse writes the stored answer.
 func (a idempotentAnswer) VisitKeepAllResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
+
+func (s idempotentStrict[Tx]) PostNameless(ctx context.Context, request PostNamelessRequestObject) (PostNamelessResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &postNamelessOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
+		in := PostNamelessInput{}
+		resp, err := s.IdempotentServer.PostNameless(ctx, tx, NewPostNamelessIdempotentRequest(idempotency.KeyOf[PostNamelessOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitPostNamelessResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer{answer}, nil
+}
+
+// VisitPostNamelessResponse writes the stored answer.
+func (a idempotentAnswer) VisitPostNamelessResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
 
 func (s idempotentStrict[Tx]) RawFingerprint(ctx context.Context, request RawFingerprintRequestObject) (RawFingerprintResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &rawFingerprintOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {

@@ -1,0 +1,83 @@
+package generator_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/idemgen/idemgen/generator"
+)
+
+var update = flag.Bool("update", false, "write the golden files of testdata/golden, once they compile")
+
+// Every golden case generates the files that are there, byte for byte; the
+// testdata module compiles them and drives them over HTTP.
+//
+// Covers GEN-31.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	configs, err := filepath.Glob("../testdata/golden/*/idemgen.yaml")
+	if err != nil || len(configs) == 0 {
+		t.Fatalf("no golden cases: %v", err)
+	}
+	for _, path := range configs {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+			t.Parallel()
+			config, err := generator.LoadConfig(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := generator.Generate(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range result.Warnings {
+				t.Errorf("warning: %v", w)
+			}
+			if *update {
+				record(t, config, result)
+			}
+			changes, err := result.Check()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range changes {
+				if c.State != generator.Fresh {
+					t.Errorf("%s is %s; run go test ./generator -run TestGolden -update and read the difference:\n%s", c.File.Name(), c.State, c.Diff)
+				}
+			}
+		})
+	}
+}
+
+// record writes what was generated, if it compiles. What does not is put back.
+func record(t *testing.T, config generator.Config, result generator.Result) {
+	t.Helper()
+	before := make(map[string][]byte)
+	for _, f := range result.Files {
+		if content, err := os.ReadFile(f.Path); err == nil {
+			before[f.Path] = content
+		}
+	}
+	if _, err := result.Write(); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", ".")
+	build.Dir = config.Package
+	if out, err := build.CombinedOutput(); err != nil {
+		for _, f := range result.Files {
+			var err error
+			if content, was := before[f.Path]; was {
+				err = os.WriteFile(f.Path, content, 0o644)
+			} else {
+				err = os.Remove(f.Path)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		t.Fatalf("what was generated does not compile:\n%s", out)
+	}
+}
