@@ -1,0 +1,144 @@
+package pgxstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// run runs work and judges whether its answer may be committed. If not, or if
+// work panics, the transaction is rolled back and the attempt is over.
+func (a *attempt) run(ctx context.Context, work idempotency.Work[pgx.Tx]) (idempotency.Response, error) {
+	g := &guard{conn: a.conn.Conn()}
+	ready := false
+	defer func() {
+		switch {
+		case ready:
+		case g.finish():
+			a.rollback()
+		default:
+			g.abandon(a.done)
+		}
+	}()
+	resp, err := work(ctx, &tx{guard: g})
+	if err := g.verdict(err); err != nil {
+		return idempotency.Response{}, err
+	}
+	ready = true
+	return resp, nil
+}
+
+// complete stores resp and commits: one round trip. The attempt is over then.
+func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp idempotency.Response) (idempotency.Result, error) {
+	if resp.Status < 100 || resp.Status > 999 {
+		a.rollback()
+		return idempotency.Result{}, fmt.Errorf("pgxstore: %s: the answer's status is %d; nothing is kept", req.Operation, resp.Status)
+	}
+	id := req.ID()
+	header := idempotency.MarshalHeader(resp.Header)
+	statements := make([]bound, 0, 3)
+	if a.record != nil { // expired
+		statements = append(statements, a.sql.remove.with(id[:]))
+	}
+	statements = append(statements,
+		a.sql.insert.with(id[:], encodeInterval(req.Retention), a.began[:], encodeInt2(resp.Status),
+			[]byte(req.Scope), []byte(req.Operation), []byte(req.Key), req.Fingerprint[:], header, nonNil(resp.Body)),
+		a.sql.commit.with())
+
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.finishTimeout)
+	defer cancel()
+	done, tag, err := pipeline(finish, a.pc, statements...)
+	a.rollback() // what is left of the transaction, if anything is
+	switch {
+	case err == nil && tag == "COMMIT":
+		return idempotency.Result{Response: resp}, nil
+	case err == nil:
+		return idempotency.Result{}, fmt.Errorf("pgxstore: the server answered COMMIT with %s: nothing is kept", tag)
+	case isUnsure(err):
+		return a.resolve(ctx, req, resp, err)
+	case isConflict(err), isUnprepared(err):
+		return idempotency.Result{}, &conflict{err}
+	case done == len(statements)-1:
+		return idempotency.Result{}, fmt.Errorf("pgxstore: commit: %w", err) // a deferred constraint of work's tables
+	case state(err) == stateUnique:
+		return idempotency.Result{}, &conflict{err} // another attempt has completed first
+	case state(err) == stateNotNull:
+		return idempotency.Result{}, errEnded
+	}
+	return idempotency.Result{}, unavailable("the answer could not be stored", err)
+}
+
+// commit ends a transaction that has no claim.
+func (a *attempt) commit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.finishTimeout)
+	defer cancel()
+	_, tag, err := pipeline(ctx, a.pc, a.sql.commit.with())
+	a.rollback()
+	switch {
+	case err == nil && tag == "COMMIT":
+		return nil
+	case err == nil:
+		return fmt.Errorf("pgxstore: the server answered COMMIT with %s: nothing is kept", tag)
+	case isUnsure(err):
+		return outcomeUnknown(err)
+	case isConflict(err), isUnprepared(err):
+		return (&conflict{err}).final()
+	}
+	return fmt.Errorf("pgxstore: commit: %w", err)
+}
+
+// resolvePause is the time between two looks at a COMMIT's fate.
+const resolvePause = 50 * time.Millisecond
+
+// resolve finds out what became of a COMMIT whose answer was lost, by claiming
+// again on other connections. The lost transaction holds its claim to its end,
+// so whoever gets the claim and finds no record knows that it was rolled back.
+func (s *Store) resolve(ctx context.Context, req idempotency.Request, resp idempotency.Response, lost error) (idempotency.Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.resolveTimeout)
+	defer cancel()
+	for {
+		a, err := s.claimed(ctx, req.Identity)
+		if err == nil {
+			a.rollback()
+			switch {
+			case a.live():
+				stored, err := a.record.answer(req)
+				// Another attempt can only have answered if ours was rolled back;
+				// where its answer is the same, nobody can tell them apart.
+				return idempotency.Result{Response: stored, Replayed: !same(stored, resp)}, err
+			case a.held:
+				return idempotency.Result{}, unavailable("the connection was lost in COMMIT, and the transaction was rolled back", lost)
+			}
+		}
+		if sleep(ctx, resolvePause) != nil {
+			return idempotency.Result{}, outcomeUnknown(lost)
+		}
+	}
+}
+
+// same reports whether two answers are equal in every byte that is stored.
+func same(a, b idempotency.Response) bool {
+	return a.Status == b.Status && bytes.Equal(a.Body, b.Body) &&
+		bytes.Equal(idempotency.MarshalHeader(a.Header), idempotency.MarshalHeader(b.Header))
+}
+
+func outcomeUnknown(err error) error {
+	return &idempotency.Error{
+		Code:   idempotency.CodeOutcomeUnknown,
+		Detail: "the connection was lost in COMMIT; the same request with the same key finds out what became of it",
+		Err:    err,
+	}
+}
+
+// nonNil makes an empty body empty, where nil would be NULL.
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,70 @@
+package pgxstore
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// SQLSTATEs that decide what happens next (PostgreSQL, appendix A).
+const (
+	stateNotNull          = "23502"
+	stateUnique           = "23505"
+	stateNoStatement      = "26000" // a prepared statement has gone
+	stateStatementExists  = "42P05"
+	stateSerialization    = "40001"
+	stateDeadlock         = "40P01"
+	stateCompletionUnsure = "40003"
+	stateLockTimeout      = "55P03"
+	stateAborted          = "25P02" // the transaction failed before
+	stateInvalidParameter = "22023"
+	stateNotSupported     = "0A000"
+	stateNoFunction       = "42883"
+	stateSyntax           = "42601"
+)
+
+// state returns the SQLSTATE of err, or "" if the server did not send it.
+func state(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// isConflict reports whether err says that the transaction lost against
+// another one and can be tried again.
+func isConflict(err error) bool {
+	switch state(err) {
+	case stateSerialization, stateDeadlock:
+		return true
+	}
+	return false
+}
+
+// isUnprepared reports whether err comes from a pooler that mixes up prepared
+// statements.
+func isUnprepared(err error) bool {
+	switch state(err) {
+	case stateNoStatement, stateStatementExists:
+		return true
+	}
+	return false
+}
+
+// isUnsure reports whether a COMMIT that failed with err may have been carried
+// out: the connection ended, or the server says that it does not know.
+func isUnsure(err error) bool {
+	var lost *lostError
+	if errors.As(err, &lost) {
+		return true
+	}
+	s := state(err)
+	return s == stateCompletionUnsure || len(s) == 5 && s[:2] == "08"
+}
+
+func unavailable(detail string, err error) error {
+	return &idempotency.Error{Code: idempotency.CodeUnavailable, Detail: detail, Err: err}
+}

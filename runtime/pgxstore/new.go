@@ -1,0 +1,156 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// New returns a store on pool, which stays the caller's to close.
+//
+// It checks once what would otherwise fail requests: that the server takes
+// writes, that the table is there (see [Migrate]), has the right columns and
+// indexes and may be used, and that an advisory lock taken on one connection
+// keeps another one out; for this it opens a connection beside the pool's.
+// Where the lock does not work, as behind some servers that only speak
+// PostgreSQL's protocol, the store claims by inserting a row instead. Errors
+// say what to do.
+func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error) {
+	cfg, err := newConfig(opts)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{pool: pool, cfg: cfg}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		return s.start(ctx, conn.Conn())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pgxstore: %w", err)
+	}
+	s.sql = newStatements(cfg)
+	return s, nil
+}
+
+func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
+	if err := checkWritable(ctx, conn); err != nil {
+		return err
+	}
+	found, err := s.cfg.table.inspect(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("the table %s does not exist, or not on the search_path: apply pgxstore.Migrate, or what pgxstore.Schema returns, before the server starts", s.cfg.table.quoted())
+	}
+	if err := s.cfg.table.checkPrivileges(ctx, conn); err != nil {
+		return err
+	}
+	if s.cfg.limits, err = missingLimits(ctx, conn, s.cfg.limits); err != nil {
+		return err
+	}
+	locks, err := locksWork(ctx, conn, s.pool.Config())
+	s.insertFirst = !locks
+	return err
+}
+
+// checkWritable refuses a standby and a session that writes nothing by default.
+func checkWritable(ctx context.Context, conn *pgx.Conn) error {
+	var readOnly bool
+	err := conn.QueryRow(ctx, "select current_setting('transaction_read_only') = 'on'", pgx.QueryExecModeExec).Scan(&readOnly)
+	if err != nil {
+		return err
+	}
+	if readOnly {
+		return errors.New("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write finds it)")
+	}
+	return nil
+}
+
+// missingLimits returns those of limits that the session does not have by
+// itself and that the server knows.
+func missingLimits(ctx context.Context, conn *pgx.Conn, limits []sessionLimit) ([]sessionLimit, error) {
+	var missing []sessionLimit
+	for _, l := range limits {
+		if l.value == 0 {
+			continue
+		}
+		var own *string
+		if err := conn.QueryRow(ctx, "select current_setting($1, true)", pgx.QueryExecModeExec, l.name).Scan(&own); err != nil {
+			return nil, err
+		}
+		if own == nil || *own != "0" {
+			continue
+		}
+		var set string
+		err := conn.QueryRow(ctx, "select set_config($1, $2, true)", pgx.QueryExecModeExec, l.name, l.milliseconds()).Scan(&set)
+		switch state(err) {
+		case "":
+			if err != nil {
+				return nil, err
+			}
+			missing = append(missing, l)
+		case stateInvalidParameter: // known, but not on this platform
+		default:
+			return nil, fmt.Errorf("set %s: %w; pgxstore.WithSessionLimits chooses another value", l.name, err)
+		}
+	}
+	return missing, nil
+}
+
+// locksWork reports whether an advisory lock that conn holds keeps another
+// connection out, and lets it in when it is given back.
+func locksWork(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Config) (bool, error) {
+	other, err := dial(ctx, cfg)
+	if err != nil {
+		return false, fmt.Errorf("a second connection, to see whether advisory locks work: %w", err)
+	}
+	defer other.Close(ctx)
+
+	number := rand.Int64()
+	var mine, theirs, after bool
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := tryLock(ctx, tx, number, &mine); err != nil {
+			return err
+		}
+		return pgx.BeginFunc(ctx, other, func(tx pgx.Tx) error { return tryLock(ctx, tx, number, &theirs) })
+	})
+	if err == nil {
+		err = pgx.BeginFunc(ctx, other, func(tx pgx.Tx) error { return tryLock(ctx, tx, number, &after) })
+	}
+	switch state(err) {
+	case stateNoFunction, stateNotSupported:
+		return false, nil
+	}
+	return mine && !theirs && after, err
+}
+
+func tryLock(ctx context.Context, tx pgx.Tx, number int64, got *bool) error {
+	return tx.QueryRow(ctx, "select pg_try_advisory_xact_lock($1)", pgx.QueryExecModeExec, number).Scan(got)
+}
+
+// dial opens a connection as the pool does, but beside it: a pool of one has
+// none to spare.
+func dial(ctx context.Context, cfg *pgxpool.Config) (*pgx.Conn, error) {
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.AfterConnect != nil {
+		if err := cfg.AfterConnect(ctx, conn); err != nil {
+			conn.Close(ctx)
+			return nil, err
+		}
+	}
+	return conn, nil
+}

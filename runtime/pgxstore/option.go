@@ -1,0 +1,183 @@
+package pgxstore
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// config is what the options have settled.
+type config struct {
+	table          table
+	isolation      pgx.TxIsoLevel
+	claimTimeout   time.Duration
+	finishTimeout  time.Duration
+	resolveTimeout time.Duration
+	batch          int
+	pause          time.Duration
+	limits         []sessionLimit
+}
+
+// sessionLimit is a server setting that bounds how long a transaction without
+// a living client goes on.
+type sessionLimit struct {
+	name  string
+	value time.Duration // 0 leaves the session's own
+}
+
+// milliseconds is the value as the server takes it.
+func (l sessionLimit) milliseconds() string {
+	return strconv.FormatInt(max(l.value.Milliseconds(), 1), 10)
+}
+
+// startTimeout bounds what New does.
+const startTimeout = 15 * time.Second
+
+// maxRuns is how often work runs at most.
+const maxRuns = 3
+
+// Option changes a default of [New], [Migrate] or [Schema].
+type Option func(*config) error
+
+// newConfig applies opts to the defaults.
+func newConfig(opts []Option) (*config, error) {
+	cfg := &config{
+		table:          table{name: "idempotency_records"},
+		isolation:      pgx.ReadCommitted,
+		claimTimeout:   5 * time.Second,
+		finishTimeout:  5 * time.Second,
+		resolveTimeout: 5 * time.Second,
+		batch:          1000,
+		pause:          20 * time.Millisecond,
+		limits: []sessionLimit{
+			{idleInTransaction, time.Minute},
+			{connectionCheck, 10 * time.Second},
+		},
+	}
+	for _, o := range opts {
+		if err := o(cfg); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, nil
+}
+
+// The settings that [WithSessionLimits] governs.
+const (
+	idleInTransaction = "idle_in_transaction_session_timeout"
+	connectionCheck   = "client_connection_check_interval"
+)
+
+// WithTable names the table that holds the records: a name or schema.name,
+// each of letters, digits and underscores, not beginning with a digit, at most
+// 55 bytes long. It is always quoted, so upper case stays upper case. The
+// default is idempotency_records, found through the search_path.
+func WithTable(name string) Option {
+	return func(cfg *config) error {
+		t, err := parseTable(name)
+		cfg.table = t
+		return err
+	}
+}
+
+// WithClaimTimeout bounds the claim, waiting for a connection of the pool
+// included. A claim without answer by then is idempotency.ErrUnavailable and
+// work does not run. The default is 5 s.
+func WithClaimTimeout(d time.Duration) Option {
+	return func(cfg *config) error { return positive("WithClaimTimeout", d, &cfg.claimTimeout) }
+}
+
+// WithFinishTimeout bounds each commit and each rollback, which the caller's
+// context cannot cancel. The default is 5 s.
+func WithFinishTimeout(d time.Duration) Option {
+	return func(cfg *config) error { return positive("WithFinishTimeout", d, &cfg.finishTimeout) }
+}
+
+// WithResolveTimeout bounds how long a request whose connection was lost in
+// COMMIT asks what became of it before it is answered
+// idempotency.ErrOutcomeUnknown. The default is 5 s.
+func WithResolveTimeout(d time.Duration) Option {
+	return func(cfg *config) error { return positive("WithResolveTimeout", d, &cfg.resolveTimeout) }
+}
+
+// WithIsolation sets the isolation level of the transactions that work runs
+// in. The default is pgx.ReadCommitted, whatever the session's own default is.
+// Under pgx.RepeatableRead and pgx.Serializable a duplicate that overlaps the
+// end of the first attempt may run work to its end before it is rolled back
+// and answered from the record; effects still happen once.
+func WithIsolation(level pgx.TxIsoLevel) Option {
+	return func(cfg *config) error {
+		switch level {
+		case pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable:
+			cfg.isolation = level
+			return nil
+		}
+		return fmt.Errorf("pgxstore: WithIsolation: %q is no level that keeps the guarantee; use pgx.ReadCommitted, pgx.RepeatableRead or pgx.Serializable", level)
+	}
+}
+
+// WithSweepBatch sets how many records [Store.Sweep] deletes in one
+// transaction and how long it pauses between two. The defaults are 1000 and
+// 20 ms.
+func WithSweepBatch(records int, pause time.Duration) Option {
+	return func(cfg *config) error {
+		if records < 1 || pause < 0 {
+			return errors.New("pgxstore: WithSweepBatch: a batch holds at least 1 record and a pause is not negative")
+		}
+		cfg.batch, cfg.pause = records, pause
+		return nil
+	}
+}
+
+// WithSessionLimits sets, for the store's transactions alone,
+// idle_in_transaction_session_timeout (a client that hangs between two
+// statements) and client_connection_check_interval (a client that has gone
+// during one): without them a stalled or vanished server process holds its key
+// and its row locks for as long as the database sees its connection. The
+// defaults are 1 minute and 10 s; work that is longer than that between two
+// statements needs more. A limit that the session already has (by ALTER ROLE,
+// ALTER DATABASE or the connection string) stays as it is, 0 sets none, and
+// the second is left out on servers that do not know it (before PostgreSQL 14).
+func WithSessionLimits(idle, check time.Duration) Option {
+	return func(cfg *config) error {
+		if idle < 0 || check < 0 {
+			return errors.New("pgxstore: WithSessionLimits: a limit is not negative")
+		}
+		cfg.limits = []sessionLimit{{idleInTransaction, idle}, {connectionCheck, check}}
+		return nil
+	}
+}
+
+func positive(option string, d time.Duration, to *time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("pgxstore: %s: %v is no time limit", option, d)
+	}
+	*to = d
+	return nil
+}
+
+// table is a checked table name.
+type table struct{ schema, name string }
+
+// tableName leaves room for the suffixes of index names in PostgreSQL's 63 bytes.
+var tableName = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_]{0,54})\.)?([A-Za-z_][A-Za-z0-9_]{0,54})$`)
+
+func parseTable(s string) (table, error) {
+	m := tableName.FindStringSubmatch(s)
+	if m == nil {
+		return table{}, fmt.Errorf("pgxstore: WithTable: %q is no table name: use name or schema.name, of letters, digits and underscores, at most 55 bytes each", s)
+	}
+	return table{schema: m[1], name: m[2]}, nil
+}
+
+// quoted returns the name as SQL.
+func (t table) quoted() string {
+	if t.schema == "" {
+		return pgx.Identifier{t.name}.Sanitize()
+	}
+	return pgx.Identifier{t.schema, t.name}.Sanitize()
+}

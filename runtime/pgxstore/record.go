@@ -1,0 +1,78 @@
+package pgxstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// record is a row of the table as it was read.
+type record struct {
+	idempotency.Identity
+	Fingerprint          []byte
+	status               int
+	header, body         []byte
+	createdAt, expiresAt time.Time
+	expired              bool
+}
+
+// placeholder reports whether r is the row of a claim made without advisory
+// locks, and so no record.
+func (r *record) placeholder() bool { return r.status == 0 }
+
+// response decodes the stored answer.
+func (r *record) response() (idempotency.Response, error) {
+	h, err := idempotency.UnmarshalHeader(r.header)
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	return idempotency.Response{Status: r.status, Header: h, Body: r.body}, nil
+}
+
+var errProtocol = errors.New("pgxstore: the server's answer does not have the expected columns")
+
+// decodeRecord decodes the columns of the row statement, in binary format.
+func decodeRecord(v [][]byte) (*record, error) {
+	if len(v) != 10 || len(v[4]) != 2 || len(v[7]) != 8 || len(v[8]) != 8 || len(v[9]) != 1 {
+		return nil, errProtocol
+	}
+	return &record{
+		Identity:    idempotency.Identity{Scope: string(v[0]), Operation: string(v[1]), Key: string(v[2])},
+		Fingerprint: slices.Clone(v[3]),
+		status:      int(int16(binary.BigEndian.Uint16(v[4]))),
+		header:      slices.Clone(v[5]),
+		body:        slices.Clone(v[6]),
+		createdAt:   decodeTime(v[7]),
+		expiresAt:   decodeTime(v[8]),
+		expired:     v[9][0] == 1,
+	}, nil
+}
+
+// epoch is the zero of the server's binary timestamps, which count
+// microseconds.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func decodeTime(b []byte) time.Time {
+	us := int64(binary.BigEndian.Uint64(b))
+	return epoch.Add(time.Duration(us/1e6) * time.Second).Add(time.Duration(us%1e6) * time.Microsecond)
+}
+
+func decodeUint4(b []byte) uint32 { return binary.BigEndian.Uint32(b) }
+
+func encodeInt8(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+func encodeInt2(n int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
+
+// encodeInterval encodes d, rounded up to the microsecond, as an interval
+// without days and months: a day in it is 24 hours in every time zone.
+func encodeInterval(d time.Duration) []byte {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond > 0 && us < math.MaxInt64 {
+		us++
+	}
+	return append(encodeInt8(us), 0, 0, 0, 0, 0, 0, 0, 0)
+}

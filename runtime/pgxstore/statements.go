@@ -1,0 +1,119 @@
+package pgxstore
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// statements are all that a store sends, made once for its table and limits.
+type statements struct {
+	begin, commit, rollback *statement
+
+	// enter returns one row: whether the claim is held, now(), whether the
+	// transaction is read-only, and the server process. It also sets limits.
+	enter       *statement // takes the advisory lock $1
+	enterPlain  *statement // takes no lock
+	enterInsert *statement // takes no lock, and shortens lock_timeout
+
+	hold    *statement // locks the expired record $1
+	reserve *statement // inserts a placeholder $1, which is an expired record of status 0
+	restore *statement // gives lock_timeout back
+	row     *statement // reads the record $1
+
+	remove *statement // deletes the record $1 if it is expired
+	insert *statement // inserts a finished record
+
+	release *statement // deletes the record $1
+
+	sweepBegin  *statement
+	sweepLock   *statement // takes the advisory lock $1
+	sweepNumber int64      // the lock of this table's sweepers
+	sweep       *statement // deletes a batch of expired records
+}
+
+// lockPatience is how long a claim without advisory locks waits for another
+// one before it is answered in flight.
+const lockPatience = "50ms"
+
+// newStatements writes the statements for a store.
+func newStatements(cfg *config) *statements {
+	table := cfg.table.quoted()
+	// The limits ride along with the statement that enters the transaction, and
+	// end with it: nothing is left on a connection that others use.
+	entered := "now(), current_setting('transaction_read_only') = 'on', pg_backend_pid()"
+	for _, l := range cfg.limits {
+		entered += fmt.Sprintf(", set_config('%s', '%s', true)", l.name, l.milliseconds())
+	}
+	const columns = "scope, operation, key, fingerprint, status, header, body, created_at, expires_at"
+	s := &statements{
+		begin:      &statement{sql: "begin isolation level " + string(cfg.isolation)},
+		commit:     &statement{sql: "commit"},
+		rollback:   &statement{sql: "rollback"},
+		enter:      &statement{sql: "select pg_try_advisory_xact_lock($1), " + entered, oids: []uint32{pgtype.Int8OID}},
+		enterPlain: &statement{sql: "select true, " + entered},
+		enterInsert: &statement{sql: "select true, " + entered +
+			", set_config('idemgen.lock_timeout', current_setting('lock_timeout'), true)" +
+			", set_config('lock_timeout', '" + lockPatience + "', true)"},
+		hold: &statement{
+			sql:  "select 1 from " + table + " where id = $1 and expires_at <= now() for update",
+			oids: []uint32{pgtype.UUIDOID},
+		},
+		reserve: &statement{
+			sql: "insert into " + table + " (id, created_at, expires_at, status, scope, operation, key, fingerprint, header, body)" +
+				" values ($1, now(), '-infinity', 0, '', '', '', '', '', '') on conflict do nothing",
+			oids: []uint32{pgtype.UUIDOID},
+		},
+		restore: &statement{sql: "select set_config('lock_timeout', current_setting('idemgen.lock_timeout'), true)"},
+		row: &statement{
+			sql:  "select " + columns + ", expires_at <= now() from " + table + " where id = $1",
+			oids: []uint32{pgtype.UUIDOID},
+		},
+		remove: &statement{
+			sql:  "delete from " + table + " where id = $1 and expires_at <= now()",
+			oids: []uint32{pgtype.UUIDOID},
+		},
+		// now() is the time at which the transaction began. If it is not the one
+		// that the claim saw, work has ended the claim's transaction and begun
+		// another: then status is null, which the table refuses.
+		insert: &statement{
+			sql: "insert into " + table + " (id, created_at, expires_at, status, scope, operation, key, fingerprint, header, body)" +
+				" values ($1, statement_timestamp(), statement_timestamp() + $2, case when now() = $3 then $4::smallint end, $5, $6, $7, $8, $9, $10)",
+			oids: []uint32{
+				pgtype.UUIDOID, pgtype.IntervalOID, pgtype.TimestamptzOID, pgtype.Int2OID,
+				pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID,
+			},
+		},
+		release: &statement{
+			sql:  "delete from " + table + " where id = $1",
+			oids: []uint32{pgtype.UUIDOID},
+		},
+		sweepBegin:  &statement{sql: "begin isolation level read committed"},
+		sweepNumber: int64(hash("sweep " + table)),
+		sweepLock: &statement{
+			sql:  "select pg_try_advisory_xact_lock($1)",
+			oids: []uint32{pgtype.Int8OID},
+		},
+		sweep: &statement{
+			sql: "delete from " + table + " where id in (select id from " + table +
+				" where expires_at <= now() order by expires_at limit " + strconv.Itoa(cfg.batch) + " for update skip locked)",
+		},
+	}
+	for _, st := range []*statement{
+		s.begin, s.commit, s.rollback, s.enter, s.enterPlain, s.enterInsert, s.hold, s.reserve,
+		s.restore, s.row, s.remove, s.insert, s.release, s.sweepBegin, s.sweepLock, s.sweep,
+	} {
+		st.name = "idemgen_" + strconv.FormatUint(hash(st.sql), 16)
+	}
+	return s
+}
+
+// hash names a statement by its text, so that two stores on one pool share
+// those that are equal and no others.
+func hash(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s))
+	return h.Sum64()
+}

@@ -1,0 +1,176 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// Store keeps records in a PostgreSQL table and gives work a pgx.Tx. It is
+// safe for concurrent use, holds at most one connection for each request, and
+// has nothing to close: what is in the background ends with the pool.
+type Store struct {
+	pool        *pgxpool.Pool
+	cfg         *config
+	sql         *statements
+	insertFirst bool // advisory locks do not work here
+}
+
+var (
+	_ idempotency.Store[pgx.Tx] = (*Store)(nil)
+	_ idempotency.Keeper        = (*Store)(nil)
+)
+
+// Execute implements [idempotency.Store]. A first request costs no round trip
+// more than its bare transaction, a replay is answered after one.
+//
+// Work must not keep tx or anything read through it beyond its return. tx
+// refuses Commit and Rollback; tx.Begin gives a savepoint. If work answers
+// although a statement of the transaction has failed, or has ended the
+// transaction by itself, or has left rows open, nothing is stored and Execute
+// returns an error that says so and is no [*idempotency.Error].
+func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[pgx.Tx]) (idempotency.Result, error) {
+	if err := check(req); err != nil {
+		return idempotency.Result{}, err
+	}
+	var lost *conflict
+	// After the last run comes one more look: what the transaction has lost
+	// against may have been the same request.
+	for run := 1; run <= maxRuns+1; run++ {
+		res, err := s.try(ctx, req, work, run, lost)
+		c, ok := err.(*conflict)
+		if !ok {
+			return res, err
+		}
+		lost = c
+		if err := sleep(ctx, rand.N(backoff<<run)); err != nil {
+			return idempotency.Result{}, unavailable("the request was cancelled before its transaction could run again", errors.Join(err, lost.err))
+		}
+	}
+	return idempotency.Result{}, lost.final()
+}
+
+// backoff, doubled for each run, is the longest pause after it.
+const backoff = 10 * time.Millisecond
+
+// final is the error of a request whose transaction may not run again.
+func (c *conflict) final() error {
+	return unavailable("the transaction lost against others each time it ran, or may not run again", c.err)
+}
+
+// try executes req once. It returns a *conflict where another try may do
+// better; lost is that of the try before.
+func (s *Store) try(ctx context.Context, req idempotency.Request, work idempotency.Work[pgx.Tx], run int, lost *conflict) (idempotency.Result, error) {
+	a, err := s.claimed(ctx, req.Identity)
+	if err != nil {
+		return idempotency.Result{}, err
+	}
+	if a.live() {
+		resp, err := a.record.answer(req)
+		if err != nil {
+			a.rollback()
+			return idempotency.Result{}, err
+		}
+		go a.rollback() // each holds a connection of the pool, so there are never many
+		return idempotency.Result{Response: resp, Replayed: true}, nil
+	}
+	switch {
+	case !a.held:
+		err = idempotency.ErrInFlight
+	case run > 1 && (run > maxRuns || !req.MayRerun()):
+		err = lost.final()
+	default:
+		err = req.CheckAge(decodeTime(a.began[:]))
+	}
+	if err != nil {
+		a.rollback()
+		return idempotency.Result{}, err
+	}
+	resp, err := a.run(ctx, work)
+	if err != nil {
+		return idempotency.Result{}, err
+	}
+	return a.complete(ctx, req, resp)
+}
+
+// claimed connects and claims, both within the claim timeout.
+func (s *Store) claimed(ctx context.Context, id idempotency.Identity) (*attempt, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
+	defer cancel()
+	a, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.claim(ctx, id); err != nil {
+		a.rollback()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Transact implements [idempotency.Store]. Its transaction begins with a round
+// trip of its own and is not guarded against a COMMIT that work sends as text
+// together with another BEGIN.
+func (s *Store) Transact(ctx context.Context, work idempotency.Work[pgx.Tx]) (idempotency.Response, error) {
+	a, err := s.begun(ctx)
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	resp, err := a.run(ctx, work)
+	if lost, ok := err.(*conflict); ok {
+		return idempotency.Response{}, lost.final()
+	}
+	if err != nil {
+		return idempotency.Response{}, err
+	}
+	return resp, a.commit(ctx)
+}
+
+// begun connects and begins a transaction without a claim.
+func (s *Store) begun(ctx context.Context) (*attempt, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
+	defer cancel()
+	a, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.begin(ctx); err != nil {
+		a.rollback()
+		return nil, err
+	}
+	return a, nil
+}
+
+// check refuses requests that could not be stored after they have run.
+func check(req idempotency.Request) error {
+	if req.Retention <= 0 {
+		return fmt.Errorf("pgxstore: %s: the retention is %v; it must be positive", req.Operation, req.Retention)
+	}
+	for _, part := range []struct{ name, value string }{{"scope", req.Scope}, {"operation", req.Operation}, {"key", req.Key}} {
+		if !utf8.ValidString(part.value) || strings.IndexByte(part.value, 0) >= 0 {
+			return fmt.Errorf("pgxstore: %s: the %s %q is not UTF-8 text without zero bytes, as PostgreSQL needs it", req.Operation, part.name, part.value)
+		}
+	}
+	return nil
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

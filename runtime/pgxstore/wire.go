@@ -1,0 +1,194 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// statement is one of the store's own statements. Parameters and results are
+// in binary format; result columns are known, so none is ever described.
+type statement struct {
+	name string // of the prepared statement, on connections that keep them
+	sql  string
+	oids []uint32 // types of the parameters
+}
+
+// bound is a statement with its parameters and what takes its rows.
+type bound struct {
+	*statement
+	params [][]byte
+	row    func(values [][]byte) error // values live only during the call
+}
+
+// with returns s with parameters.
+func (s *statement) with(params ...[]byte) bound { return bound{statement: s, params: params} }
+
+// into returns b with a function that takes its rows.
+func (b bound) into(row func(values [][]byte) error) bound {
+	b.row = row
+	return b
+}
+
+// session is what the store knows of one connection to the server.
+type session struct {
+	// direct says that the connection leads to one server process for as long
+	// as it lives, so that statements can stay prepared. Through a pooler in
+	// transaction mode it does not: each transaction may meet another process.
+	direct   bool
+	mixed    bool // prepared statements got lost all the same
+	prepared []*statement
+}
+
+// met records which server process has answered on the connection. A pooler
+// gives its clients process numbers of its own.
+func (s *session) met(pc *pgconn.PgConn, process uint32) {
+	s.direct = !s.mixed && process == pc.PID()
+}
+
+// customData is the key of a connection's session in [pgconn.PgConn.CustomData].
+const customData = "github.com/idemgen/idemgen/runtime/pgxstore"
+
+// sessionOf returns the session of a connection.
+func sessionOf(pc *pgconn.PgConn) *session {
+	if s, ok := pc.CustomData()[customData].(*session); ok {
+		return s
+	}
+	s := &session{}
+	pc.CustomData()[customData] = s
+	return s
+}
+
+// lostError says that the connection ended, or had to be ended, before the
+// server had answered all of a pipeline. Whether it was carried out is unknown.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return "connection lost: " + e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// pipeline sends statements in one network write and reads their answers: one
+// round trip. It returns how many statements were carried out and the tag of
+// the last one. An error of the server skips the statements after it and comes
+// back as a [*pgconn.PgError], an error of a row function as it is; every other
+// error, the end of ctx included, is a [*lostError], and then the connection
+// is closed.
+//
+// pgx's own batches do the same with more work: they describe each statement,
+// and prepare under names that a pooler in transaction mode mixes up.
+func pipeline(ctx context.Context, pc *pgconn.PgConn, statements ...bound) (done int, tag string, err error) {
+	release, err := limit(ctx, pc)
+	if err != nil {
+		return 0, "", &lostError{err}
+	}
+	defer func() {
+		if ctxErr := release(); ctxErr != nil && err != nil {
+			err = &lostError{ctxErr}
+		}
+		if lost := (*lostError)(nil); errors.As(err, &lost) {
+			kill(pc)
+		}
+	}()
+
+	s := sessionOf(pc)
+	parsing := send(pc.Frontend(), s, statements)
+	if err := pc.Frontend().Flush(); err != nil {
+		return 0, "", &lostError{err}
+	}
+	var failure error
+	for {
+		msg, err := pc.ReceiveMessage(context.Background()) // limit interrupts it
+		if err != nil {
+			return done, tag, &lostError{err}
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.ParseComplete:
+			if s.direct {
+				s.prepared = append(s.prepared, parsing[0])
+			}
+			parsing = parsing[1:]
+		case *pgproto3.DataRow:
+			if row := statements[done].row; row != nil && failure == nil {
+				failure = row(msg.Values)
+			}
+		case *pgproto3.CommandComplete:
+			done++
+			tag = string(msg.CommandTag)
+		case *pgproto3.ErrorResponse:
+			failure = pgconn.ErrorResponseToPgError(msg)
+			if isUnprepared(failure) {
+				s.direct, s.mixed = false, true
+			}
+		case *pgproto3.ReadyForQuery:
+			return done, tag, failure
+		}
+	}
+}
+
+// send queues the messages of statements and returns those that the server
+// will parse, in order.
+func send(f *pgproto3.Frontend, s *session, statements []bound) (parsing []*statement) {
+	for _, st := range statements {
+		name := ""
+		if s.direct {
+			name = st.name
+		}
+		if !s.direct || !slices.Contains(s.prepared, st.statement) {
+			f.SendParse(&pgproto3.Parse{Name: name, Query: st.sql, ParameterOIDs: st.oids})
+			parsing = append(parsing, st.statement)
+		}
+		f.SendBind(&pgproto3.Bind{
+			PreparedStatement:    name,
+			ParameterFormatCodes: binaryFormat[:],
+			Parameters:           st.params,
+			ResultFormatCodes:    binaryFormat[:],
+		})
+		f.SendExecute(&pgproto3.Execute{})
+	}
+	f.SendSync(&pgproto3.Sync{})
+	return parsing
+}
+
+// binaryFormat asks for the binary format in every column.
+var binaryFormat = [1]int16{1}
+
+// limit ends the connection's reads and writes when ctx ends. The returned
+// function takes the limit away and says why it struck, if it did. It does by
+// deadlines what pgconn does for every message: here once for a pipeline.
+func limit(ctx context.Context, pc *pgconn.PgConn) (release func() error, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	conn := pc.Conn()
+	deadline, bounded := ctx.Deadline()
+	if bounded {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+	}
+	struck := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = conn.SetDeadline(time.Unix(1, 0)) // a connection that refuses is broken anyway
+		close(struck)
+	})
+	return func() error {
+		if !stop() {
+			<-struck
+			return context.Cause(ctx)
+		}
+		if bounded {
+			return conn.SetDeadline(time.Time{})
+		}
+		return nil
+	}, nil
+}
+
+// kill ends a connection whose state is unknown. The pool replaces it.
+func kill(pc *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = pc.Close(ctx) // what matters is that it is closed, and it always is
+}
