@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // Pos is a place in a file the user wrote. The zero Pos is no place at all.
@@ -57,12 +59,23 @@ func (d Diagnostic) String() string {
 
 // Errorf returns an error finding.
 func Errorf(pos Pos, code, format string, args ...any) Diagnostic {
-	return Diagnostic{Pos: pos, Code: code, Message: fmt.Sprintf(format, args...)}
+	return Diagnostic{Pos: pos, Code: code, Message: printable(fmt.Sprintf(format, args...))}
 }
 
 // Warningf returns a finding that does not stop the run.
 func Warningf(pos Pos, code, format string, args ...any) Diagnostic {
-	return Diagnostic{Pos: pos, Code: code, Message: fmt.Sprintf(format, args...), Warning: true}
+	return Diagnostic{Pos: pos, Code: code, Message: printable(fmt.Sprintf(format, args...)), Warning: true}
+}
+
+// printable keeps text of a document from breaking the line or steering the
+// terminal.
+func printable(message string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, message)
 }
 
 // List is the findings of a run.

@@ -35,7 +35,7 @@ func Load(opts Options) (*Document, diag.List) {
 		return nil, findings
 	}
 	if opts.Overlay != "" {
-		if findings := file.Overlay(opts.Overlay); findings.HasErrors() {
+		if findings := file.Overlay(opts.Overlay, true); findings.HasErrors() {
 			return nil, findings
 		}
 	}

@@ -12,9 +12,8 @@ import (
 
 // Overlay applies the OpenAPI Overlay in the file at path to f, in place.
 // Every value keeps the position where its text stands: in f's file or in the
-// overlay's. A target that matches nothing is an error, as it is for
-// oapi-codegen unless told otherwise.
-func (f *File) Overlay(path string) diag.List {
+// overlay's. When strict, a target that matches nothing is an error.
+func (f *File) Overlay(path string, strict bool) diag.List {
 	over, findings := Read(path)
 	if findings.HasErrors() {
 		return findings
@@ -39,7 +38,13 @@ func (f *File) Overlay(path string) diag.List {
 	for i, item := range root.Get("actions").Items() {
 		single := parsed
 		single.Actions = parsed.Actions[i : i+1]
-		if _, err := single.ApplyToStrict(f.doc); err != nil {
+		var err error
+		if strict {
+			_, err = single.ApplyToStrict(f.doc)
+		} else {
+			err = single.ApplyTo(f.doc)
+		}
+		if err != nil {
 			pos := item.Pos()
 			if target := item.Get("target"); target.Exists() {
 				pos = target.Pos()
@@ -79,6 +84,7 @@ func (m *mover) positions(n *yaml.Node, actions Value) map[*yaml.Node]diag.Pos {
 	var walk func(n *yaml.Node, key string)
 	walk = func(n *yaml.Node, key string) {
 		moved[n] = m.labels[n.HeadComment]
+		n.HeadComment = ""
 		// The library writes a new scalar into the old one's node.
 		if text, ok := m.texts[n]; ok && text != n.Value {
 			if pos, ok := written[[2]string{key, n.Value}]; ok {

@@ -25,6 +25,9 @@ type File struct {
 // Root is the file's top value.
 func (f *File) Root() Value { return Value{f, f.doc.Content[0]} }
 
+// Encode returns the file as YAML.
+func (f *File) Encode() ([]byte, error) { return yaml.Marshal(f.doc) }
+
 // Value is one value of a file. The zero Value is an absent one: it has no
 // fields, no items and no text.
 type Value struct {

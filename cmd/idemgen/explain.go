@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/idemgen/idemgen/generator"
+)
+
+func explainFlags(inv *invocation, flags *flag.FlagSet) {
+	flags.StringVar(&inv.config, "config", "idemgen.yaml", "")
+}
+
+// explain prints the table of all operations.
+func explain(_ context.Context, inv *invocation) int {
+	if err := inv.noArguments(); err != nil {
+		return inv.failf("%v", err)
+	}
+	config, err := loadConfig(inv.config)
+	var operations []generator.Operation
+	if err == nil {
+		operations, err = generator.Operations(config)
+	}
+	var findings generator.Findings
+	switch {
+	case errors.As(err, &findings):
+		fmt.Fprintln(inv.stderr, findings)
+		return exitFindings
+	case err != nil:
+		return inv.failf("%v", err)
+	}
+	table := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "operation\troute\tmarked\tpolicy\twhy")
+	for _, op := range operations {
+		name, route := shown(op.OperationID), shown(op.Method+" "+op.Path)
+		if op.Policy == nil {
+			fmt.Fprintf(table, "%s\t%s\tno\t\t\n", name, route)
+			continue
+		}
+		for i, s := range op.Policy.Settings {
+			marked := "yes"
+			if i > 0 {
+				name, route, marked = "", "", ""
+			}
+			why := string(s.Source)
+			if s.Source != generator.BuiltIn {
+				why += " at " + s.Pos.String()
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s: %s\t%s\n", name, route, marked, s.Name, shown(s.Value), why)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return inv.failf("%v", err)
+	}
+	return exitDone
+}
+
+// shown keeps text of the document from steering the terminal.
+func shown(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}

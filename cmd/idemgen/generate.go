@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/idemgen/idemgen/generator"
+)
+
+func generateFlags(inv *invocation, flags *flag.FlagSet) {
+	flags.StringVar(&inv.config, "config", "idemgen.yaml", "")
+	flags.BoolVar(&inv.check, "check", false, "")
+	flags.BoolVar(&inv.dryRun, "n", false, "")
+	flags.BoolVar(&inv.verbose, "v", false, "")
+	flags.BoolVar(&inv.quiet, "q", false, "")
+	flags.StringVar(&inv.format, "format", "text", "")
+}
+
+// generate writes the generated files, or compares them with those on disk.
+func generate(ctx context.Context, inv *invocation) int {
+	if err := inv.noArguments(); err != nil {
+		return inv.failf("%v", err)
+	}
+	report, ok := reporters[inv.format]
+	if !ok {
+		return inv.failf("-format must be text, json or github, not %q", inv.format)
+	}
+	out := outcome{inv: inv}
+	code := out.generate(ctx)
+	report(out)
+	return code
+}
+
+// outcome is what a run of generate has to tell.
+type outcome struct {
+	inv      *invocation
+	findings generator.Findings
+	notes    []string // for people
+	result   generator.Result
+	changes  []generator.Change
+	err      error // no finding
+}
+
+func (o *outcome) generate(ctx context.Context) int {
+	config, err := loadConfig(o.inv.config)
+	if err != nil {
+		return o.fail(err)
+	}
+	writes := !o.inv.check && !o.inv.dryRun
+	if len(config.Command) > 0 {
+		if writes {
+			err = config.RunCommand(ctx, o.inv.stderr, o.inv.stderr)
+		} else {
+			o.notes = append(o.notes, "the oapi-codegen command is not run here; its output is taken as it is")
+		}
+		if err != nil {
+			return o.fail(err)
+		}
+	}
+	if o.result, err = generator.Generate(ctx, config); err != nil {
+		return o.fail(err)
+	}
+	o.findings = o.result.Warnings
+	if o.changes, err = o.result.Check(); err != nil {
+		return o.fail(err)
+	}
+	if writes {
+		if _, err := o.result.Write(); err != nil {
+			return o.fail(err)
+		}
+		return exitDone
+	}
+	if o.inv.check {
+		for _, c := range o.changes {
+			if c.State != generator.Fresh {
+				o.findings = append(o.findings, c.Finding())
+			}
+		}
+		if len(o.findings) > len(o.result.Warnings) {
+			return exitFindings
+		}
+	}
+	return exitDone
+}
+
+// fail keeps the error for the report and returns the exit code.
+func (o *outcome) fail(err error) int {
+	var findings generator.Findings
+	if errors.As(err, &findings) {
+		o.findings = append(o.findings, findings...)
+		return exitFindings
+	}
+	o.err = err
+	return exitUsage
+}
+
+// loadConfig says what to do where there is no config.
+func loadConfig(path string) (generator.Config, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return generator.Config{}, fmt.Errorf("there is no config %s; run idemgen init to write one, or name yours with -config", path)
+	}
+	return generator.LoadConfig(path)
+}

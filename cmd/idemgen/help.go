@@ -1,0 +1,73 @@
+package main
+
+const overview = `idemgen makes API operations safe to retry.
+
+Mark an operation in your OpenAPI document:
+
+    paths:
+      /payments:
+        post:
+          operationId: createPayment
+          x-idempotent: true
+
+Then run idemgen beside oapi-codegen. It generates, for each marked operation, a
+request type with a key, and a server that runs your handler in a transaction,
+stores its answer in that same transaction, and replays it to every retry.
+
+Usage:
+
+    idemgen                   generate, as idemgen.yaml says
+    idemgen -check            exit 1 if a generated file is stale (for CI)
+    idemgen explain           show every operation, its policy, and why
+    idemgen init              write idemgen.yaml and a go:generate line
+    idemgen version           print the version
+    idemgen help COMMAND      show the flags of generate, explain or init
+
+Start with: idemgen init
+`
+
+const generateHelp = `Usage: idemgen [generate] [flags]
+
+Reads the config, the OpenAPI document and the Go code that oapi-codegen made
+from it, and writes the code for the marked operations. On any error no file is
+touched. Files that are up to date are not touched, and only files written by a
+generator are ever replaced.
+
+    -config FILE    the config (default idemgen.yaml)
+    -check          write nothing; exit 1 and print a diff if a file is not fresh
+    -n              write nothing; say what would be written
+    -v              also list the protected operations and the files
+    -q              print nothing but findings
+    -format FORMAT  of findings: text, json, or github (annotations of a workflow)
+
+Exit codes: 0 done or fresh, 1 stale or findings, 2 wrong usage or I/O error.
+
+The config, with all its keys; paths are relative to it:
+
+    spec: openapi.yaml
+    overlay: overlay.yaml             # optional: an OpenAPI Overlay with markers
+    package: .                        # the directory with oapi-codegen's output
+    output: idempotent.gen.go         # a file name in that directory
+    oapi-codegen: oapi-codegen.yaml   # optional: run oapi-codegen first, or
+    oapi-codegen: {command: [go, tool, oapi-codegen, -config, c.yaml, openapi.yaml]}
+    operations: {createPayment: true, "POST /refunds": {retention: 72h}}
+    marker: x-idempotent              # optional: another extension name
+`
+
+const explainHelp = `Usage: idemgen explain [-config FILE]
+
+Shows all operations of the document. For a marked one, it shows every value of
+its policy and where it comes from: the marker, the config, the defaults at the
+document's root, the declared header parameter, or the built-in value.
+`
+
+const initHelp = `Usage: idemgen init [-spec FILE] [DIRECTORY]
+
+Prepares the Go package in the directory (default: this one). It looks for an
+OpenAPI document and for oapi-codegen's config, output or go:generate line,
+writes idemgen.yaml and a go:generate line, and says what it did and what is
+next. Where there is no trace of oapi-codegen, it writes a config for it too.
+Nothing is overwritten.
+
+    -spec FILE      the OpenAPI document, where it is not found or not unique
+`

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator"
+)
+
+// reporters print an outcome, by the value of -format.
+var reporters = map[string]func(outcome){
+	"text":   outcome.text,
+	"json":   outcome.json,
+	"github": outcome.github,
+}
+
+// text prints for people: findings and errors to standard error.
+func (o outcome) text() {
+	for _, d := range o.findings {
+		fmt.Fprintln(o.inv.stderr, d)
+	}
+	o.summary()
+}
+
+// summary prints all but the findings.
+func (o outcome) summary() {
+	if o.err != nil {
+		fmt.Fprintln(o.inv.stderr, "idemgen:", o.err)
+	}
+	if o.inv.check && !o.inv.quiet {
+		for _, c := range o.changes {
+			fmt.Fprint(o.inv.stdout, c.Diff)
+		}
+	}
+	if o.inv.quiet || len(o.changes) == 0 || o.failed() {
+		return
+	}
+	for _, note := range o.notes {
+		fmt.Fprintln(o.inv.stdout, "note:", note)
+	}
+	if o.inv.dryRun || o.inv.verbose {
+		for _, c := range o.changes {
+			fmt.Fprintf(o.inv.stdout, "%s: %s\n", c.File.Name(), o.fate(c))
+		}
+	}
+	last := o.changes[len(o.changes)-1]
+	fmt.Fprintf(o.inv.stdout, "%s: %d of %d operations protected\n", last.File.Name(), o.result.Protected, o.result.Operations)
+}
+
+// failed reports whether an error has stopped the run.
+func (o outcome) failed() bool { return o.err != nil || len(o.findings) > len(o.result.Warnings) }
+
+// fate says what became of a file.
+func (o outcome) fate(c generator.Change) string {
+	switch {
+	case c.State == generator.Fresh:
+		return "up to date"
+	case o.inv.dryRun:
+		return fmt.Sprintf("%s, would be written", c.State)
+	case o.inv.check:
+		return string(c.State)
+	default:
+		return "written"
+	}
+}
+
+// json prints one object to standard output.
+func (o outcome) json() {
+	type finding struct {
+		File    string `json:"file"`
+		Line    int    `json:"line,omitempty"`
+		Col     int    `json:"col,omitempty"`
+		Level   string `json:"level"`
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	}
+	type file struct {
+		Path  string          `json:"path"`
+		State generator.State `json:"state"` // on disk, before the run
+	}
+	document := struct {
+		Findings   []finding `json:"findings"`
+		Files      []file    `json:"files"`
+		Operations int       `json:"operations"`
+		Protected  int       `json:"protected"`
+		Error      string    `json:"error,omitempty"`
+	}{Findings: []finding{}, Files: []file{}, Operations: o.result.Operations, Protected: o.result.Protected}
+	for _, d := range o.findings {
+		document.Findings = append(document.Findings, finding{d.File, d.Line, d.Col, level(d), d.Code, d.Message})
+	}
+	for _, c := range o.changes {
+		document.Files = append(document.Files, file{c.File.Name(), c.State})
+	}
+	if o.err != nil {
+		document.Error = o.err.Error()
+	}
+	enc := json.NewEncoder(o.inv.stdout)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	// The document holds strings and numbers only, so it always encodes.
+	_ = enc.Encode(document)
+}
+
+// github prints findings as workflow commands of GitHub Actions, which show
+// them as annotations.
+func (o outcome) github() {
+	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	for _, d := range o.findings {
+		place := "file=" + property.Replace(d.File)
+		if d.Line > 0 {
+			place += fmt.Sprintf(",line=%d", d.Line)
+		}
+		if d.Col > 0 {
+			place += fmt.Sprintf(",col=%d", d.Col)
+		}
+		fmt.Fprintf(o.inv.stdout, "::%s %s,title=%s::%s\n", level(d), place, property.Replace(d.Code), data.Replace(d.Message))
+	}
+	o.summary()
+}
+
+func level(d generator.Diagnostic) string {
+	if d.Warning {
+		return "warning"
+	}
+	return "error"
+}

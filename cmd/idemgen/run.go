@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// Exit codes.
+const (
+	exitDone     = 0 // done, or everything is fresh
+	exitFindings = 1 // findings, or files that are not fresh
+	exitUsage    = 2 // wrong usage, or an error of the file system
+)
+
+// invocation is one run of a command: its flags and where it prints.
+type invocation struct {
+	config  string
+	check   bool
+	dryRun  bool
+	verbose bool
+	quiet   bool
+	format  string
+	spec    string
+	args    []string
+
+	stdout, stderr io.Writer
+}
+
+// command is one of idemgen's commands.
+type command struct {
+	name  string
+	help  string
+	flags func(*invocation, *flag.FlagSet)
+	run   func(context.Context, *invocation) int
+}
+
+var commands = []command{
+	{"generate", generateHelp, generateFlags, generate},
+	{"explain", explainHelp, explainFlags, explain},
+	{"init", initHelp, initFlags, initialize},
+	{"version", "Usage: idemgen version\n\nPrints the version of idemgen.\n", func(*invocation, *flag.FlagSet) {}, printVersion},
+}
+
+// run is the whole program but for the exit. Standard input is not read.
+func run(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	name := "generate"
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		name, args = args[0], args[1:]
+	}
+	if name == "help" {
+		return help(args, stdout, stderr)
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == name })
+	if i < 0 {
+		fmt.Fprintf(stderr, "idemgen: there is no command %q; run idemgen help\n", name)
+		return exitUsage
+	}
+	cmd := commands[i]
+	inv := &invocation{stdout: stdout, stderr: stderr}
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	cmd.flags(inv, flags)
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, cmd.help)
+		return exitDone
+	case err != nil:
+		fmt.Fprintf(stderr, "idemgen: %v; run idemgen help %s\n", err, name)
+		return exitUsage
+	}
+	inv.args = flags.Args()
+	return cmd.run(ctx, inv)
+}
+
+func help(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stdout, overview)
+		return exitDone
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
+	if i < 0 {
+		fmt.Fprintf(stderr, "idemgen: there is no command %q; run idemgen help\n", args[0])
+		return exitUsage
+	}
+	fmt.Fprint(stdout, commands[i].help)
+	return exitDone
+}
+
+func printVersion(_ context.Context, inv *invocation) int {
+	fmt.Fprintln(inv.stdout, "idemgen", toolVersion())
+	return exitDone
+}
+
+// toolVersion is the module version that this program was built from, or
+// "(devel)".
+func toolVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// failf reports an error that is no finding.
+func (inv *invocation) failf(format string, args ...any) int {
+	fmt.Fprintf(inv.stderr, "idemgen: "+format+"\n", args...)
+	return exitUsage
+}
+
+// noArguments refuses what stands behind the flags.
+func (inv *invocation) noArguments() error {
+	if len(inv.args) > 0 {
+		return fmt.Errorf("unexpected argument %q; flags begin with -, and the config is named with -config", inv.args[0])
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package generator
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+	"github.com/idemgen/idemgen/generator/internal/tree"
+)
+
+// Config is a valid config file. [LoadConfig] makes one.
+type Config struct {
+	// File is the path of the config file itself.
+	File string
+	// Spec is the path of the OpenAPI document.
+	Spec string
+	// Overlay is the path of an OpenAPI Overlay for it, or "".
+	Overlay string
+	// Package is the directory of the Go package that holds oapi-codegen's
+	// output and gets idemgen's. Default: the config file's directory.
+	Package string
+	// Output is the path of the file to generate, in that directory. Default:
+	// idempotent.gen.go.
+	Output string
+	// OapiCodegen is the path of the config with which the built-in
+	// oapi-codegen runs first, or "".
+	OapiCodegen string
+	// Command is the user's own command that writes oapi-codegen's output, or
+	// nil. [Config.RunCommand] runs it.
+	Command []string
+	// Marker is the extension that marks an operation. Default: x-idempotent.
+	Marker string
+
+	operations tree.Value // markers by operation
+	oapiPos    diag.Pos   // of the value of oapi-codegen
+}
+
+// defaultOutput is the name of the generated file unless the config says
+// otherwise.
+const defaultOutput = "idempotent.gen.go"
+
+// LoadConfig reads a config file. Paths in it are relative to its directory.
+// Every key must be known. A file that cannot be used is an error of type
+// [Findings].
+func LoadConfig(path string) (Config, error) {
+	file, findings := tree.Read(path)
+	if findings.HasErrors() {
+		return Config{}, asError(findings)
+	}
+	r := configReader{
+		dir:    filepath.Dir(file.Path),
+		root:   file.Root(),
+		config: Config{File: file.Path, Marker: spec.DefaultMarker},
+	}
+	r.read()
+	return r.config, asError(r.findings)
+}
+
+type configReader struct {
+	dir      string
+	root     tree.Value
+	config   Config
+	findings diag.List
+}
+
+func (r *configReader) errorf(pos diag.Pos, code, format string, args ...any) {
+	r.findings = append(r.findings, diag.Errorf(pos, code, format, args...))
+}
+
+func (r *configReader) read() {
+	c := &r.config
+	output := defaultOutput
+	var packagePos, outputPos diag.Pos
+	r.findings = append(r.findings, tree.Members(r.root, "the config",
+		tree.Member{Name: "spec", Read: func(f tree.Field) { c.Spec = r.path(f) }},
+		tree.Member{Name: "overlay", Read: func(f tree.Field) { c.Overlay = r.path(f) }},
+		tree.Member{Name: "package", Read: func(f tree.Field) { c.Package, packagePos = r.path(f), f.Value.Pos() }},
+		tree.Member{Name: "output", Read: func(f tree.Field) { output, outputPos = r.text(f), f.Value.Pos() }},
+		tree.Member{Name: "oapi-codegen", Read: r.oapiCodegen},
+		tree.Member{Name: "contract", Read: func(f tree.Field) {
+			r.errorf(f.Key.Pos(), "unsupported", "this version of idemgen does not write a contract yet; remove this key")
+		}},
+		tree.Member{Name: "operations", Read: func(f tree.Field) {
+			if !f.Value.IsMap() {
+				r.errorf(f.Value.Pos(), "wrong-type", "operations must be an object of markers by operationId or METHOD /path, not %s", f.Value.Kind())
+				return
+			}
+			c.operations = f.Value
+		}},
+		tree.Member{Name: "marker", Read: func(f tree.Field) {
+			c.Marker = r.text(f)
+			if c.Marker != "" && !strings.HasPrefix(c.Marker, "x-") {
+				r.errorf(f.Value.Pos(), "wrong-value", "marker must be the name of an extension, which begins with x-, not %s", tree.Quote(c.Marker))
+			}
+		}},
+	)...)
+	if r.findings.HasErrors() {
+		return
+	}
+	if c.Spec == "" {
+		r.errorf(r.root.Pos(), "missing-key", "the config needs spec: the path of the OpenAPI document")
+		return
+	}
+	if c.Package == "" {
+		c.Package, packagePos = r.dir, r.root.Pos()
+	}
+	if outputPos.Line == 0 {
+		outputPos = r.root.Pos()
+	}
+	r.checkPackage(packagePos)
+	r.checkOutput(output, outputPos)
+	c.Output = filepath.Join(c.Package, output)
+}
+
+// text reads a string that is not empty.
+func (r *configReader) text(f tree.Field) string {
+	s, ok := f.Value.Str()
+	if !ok || strings.TrimSpace(s) == "" {
+		got := f.Value.Kind()
+		if ok {
+			got = "an empty one"
+		}
+		r.errorf(f.Value.Pos(), "wrong-type", "%s must be a string, not %s", f.Name, got)
+		return ""
+	}
+	return s
+}
+
+// path reads a path, relative to the config file.
+func (r *configReader) path(f tree.Field) string {
+	s := r.text(f)
+	switch {
+	case s == "":
+		return ""
+	case strings.Contains(s, "://"):
+		r.errorf(f.Value.Pos(), "wrong-value", "%s must be the path of a local file, not a URL; download it first", f.Name)
+		return ""
+	}
+	return r.resolve(s)
+}
+
+func (r *configReader) resolve(path string) string {
+	path = filepath.FromSlash(path)
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(r.dir, path)
+}
+
+func (r *configReader) oapiCodegen(f tree.Field) {
+	r.config.oapiPos = f.Value.Pos()
+	if !f.Value.IsMap() {
+		r.config.OapiCodegen = r.path(f)
+		return
+	}
+	r.findings = append(r.findings, tree.Members(f.Value, "oapi-codegen", tree.Member{Name: "command", Read: func(f tree.Field) {
+		for _, item := range f.Value.Items() {
+			s, ok := item.Str()
+			if !ok {
+				r.errorf(item.Pos(), "wrong-type", "a word of the command must be a string, not %s", item.Kind())
+				return
+			}
+			r.config.Command = append(r.config.Command, s)
+		}
+		if len(r.config.Command) == 0 || r.config.Command[0] == "" {
+			r.errorf(f.Value.Pos(), "wrong-type", "command must be a list of words such as [go, tool, oapi-codegen, -config, oapi-codegen.yaml, openapi.yaml]")
+		}
+	}})...)
+	if len(f.Value.Fields()) == 0 {
+		r.errorf(f.Value.Pos(), "missing-key", "oapi-codegen must be the path of its config, or {command: [...]}")
+	}
+}
+
+// checkPackage refuses a directory outside the module that the config is in.
+func (r *configReader) checkPackage(pos diag.Pos) {
+	root := moduleRoot(r.dir)
+	if root == "" {
+		r.errorf(diag.Pos{File: diag.FileName(r.config.File)}, "module", "lies in no Go module; run go mod init in the directory that should be its root")
+		return
+	}
+	if moduleRoot(r.config.Package) != root {
+		r.errorf(pos, "module", "the package directory %s is outside of the Go module of the config, %s; name a directory in it, or move the config",
+			diag.FileName(r.config.Package), diag.FileName(root))
+		return
+	}
+	if info, err := os.Stat(r.config.Package); err != nil || !info.IsDir() {
+		r.errorf(pos, "module", "there is no package directory %s; create it", diag.FileName(r.config.Package))
+	}
+}
+
+func (r *configReader) checkOutput(output string, pos diag.Pos) {
+	switch {
+	case filepath.Base(filepath.FromSlash(output)) != output:
+		r.errorf(pos, "wrong-value", "output must be a file name without directories, such as %s: the file is written to the package directory", defaultOutput)
+	case !strings.HasSuffix(output, ".go") || strings.HasSuffix(output, "_test.go") || strings.HasPrefix(output, ".") || strings.HasPrefix(output, "_"):
+		r.errorf(pos, "wrong-value", "output must be the name of a Go file that the go command compiles, such as %s", defaultOutput)
+	}
+}
+
+// moduleRoot is the nearest directory at or above dir that holds a go.mod, or
+// "". Links are followed first: it is where a file really lies that counts.
+func moduleRoot(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	for {
+		if info, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && !info.IsDir() {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return ""
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,32 @@
+package generator
+
+import (
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+)
+
+// Diagnostic is one finding: where it is, a stable code and a message of one
+// line that says what to do. Its String is "file:line:col: message".
+type Diagnostic = diag.Diagnostic
+
+// Findings are all findings of a run, sorted by position. As an error they say
+// that nothing was generated.
+type Findings []Diagnostic
+
+// Error returns one line for each finding.
+func (f Findings) Error() string {
+	lines := make([]string, len(f))
+	for i, d := range f {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// asError returns the findings as an error if one of them is one.
+func asError(findings diag.List) error {
+	if !findings.HasErrors() {
+		return nil
+	}
+	return Findings(findings.Sorted())
+}

@@ -1,0 +1,120 @@
+// Package generator makes the Go code of idempotent operations from an OpenAPI
+// document and what oapi-codegen has generated from it. It is the library
+// behind the idemgen command.
+//
+// [LoadConfig] and [Generate] change nothing on disk; [Result.Check] compares
+// what was generated with what is there, and [Result.Write] writes it.
+package generator
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+	"github.com/idemgen/idemgen/generator/internal/plan"
+	"github.com/idemgen/idemgen/generator/internal/render"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+	"github.com/idemgen/idemgen/templates"
+)
+
+// Operation is an operation of the document; its Policy is nil if it is not
+// marked.
+type Operation = spec.Operation
+
+// BuiltIn is the source of a setting that nobody has written.
+const BuiltIn = spec.FromBuiltIn
+
+// Operations returns all operations of the config's document with their
+// policies. It needs no generated Go code. Its errors are [Findings].
+func Operations(c Config) ([]Operation, error) {
+	doc, findings := c.load()
+	if findings.HasErrors() {
+		return nil, asError(findings)
+	}
+	return doc.Operations, nil
+}
+
+func (c Config) load() (*spec.Document, diag.List) {
+	return spec.Load(spec.Options{File: c.Spec, Overlay: c.Overlay, Marker: c.Marker, Operations: c.operations})
+}
+
+// Generate returns the files for the config's document. Nothing on disk is
+// changed. The same input gives the same bytes on every machine. Its errors
+// are [Findings], all that the run has found, or the context's.
+func Generate(ctx context.Context, c Config) (Result, error) {
+	doc, findings := c.load()
+	if findings.HasErrors() {
+		return Result{}, asError(findings)
+	}
+	result := Result{Operations: len(doc.Operations)}
+	for i := range doc.Operations {
+		if doc.Operations[i].Policy != nil {
+			result.Protected++
+		}
+	}
+	if result.Protected == 0 {
+		findings = append(findings, diag.Errorf(doc.Pos, "nothing-marked",
+			"no operation is marked; write %s: true on one, or name it under operations in %s", c.Marker, diag.FileName(c.File)))
+	}
+	findings = append(findings, c.leftovers()...)
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+
+	overlay := map[string][]byte{}
+	if c.OapiCodegen != "" {
+		file, more := runOapiCodegen(c)
+		findings = append(findings, more...)
+		if more.HasErrors() {
+			return Result{}, asError(findings)
+		}
+		overlay[filepath.Base(file.Path)] = file.Content
+		result.Files = append(result.Files, file)
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+
+	pkg, more := gosource.Load(c.Package, overlay)
+	findings = append(findings, more...)
+	if more.HasErrors() {
+		return Result{}, asError(findings)
+	}
+	planned, more := plan.New(doc, pkg)
+	findings = append(findings, more...)
+	if findings.HasErrors() {
+		return Result{}, asError(findings)
+	}
+	content, err := render.Server(planned)
+	if err != nil {
+		return Result{}, err
+	}
+	result.Files = append(result.Files, File{Path: c.Output, Content: content, ours: templates.Written})
+	result.Warnings = Findings(findings.Sorted())
+	return result, nil
+}
+
+// leftovers finds files of idemgen in the package that this config does not
+// write: the package would hold everything twice, or code that nothing keeps
+// fresh.
+func (c Config) leftovers() diag.List {
+	entries, err := os.ReadDir(c.Package)
+	if err != nil {
+		return nil // reported by the reader of the Go package
+	}
+	var findings diag.List
+	for _, e := range entries {
+		path := filepath.Join(c.Package, e.Name())
+		if e.IsDir() || !strings.HasSuffix(e.Name(), ".go") || path == c.Output {
+			continue
+		}
+		if src, err := os.ReadFile(path); err == nil && templates.Written(src) {
+			findings = append(findings, diag.Errorf(diag.Pos{File: diag.FileName(path)}, "leftover",
+				"was written by idemgen for another config or output name, and a package holds one such file; delete this one if it is left over"))
+		}
+	}
+	return findings
+}
