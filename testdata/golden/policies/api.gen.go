@@ -77,6 +77,9 @@ type ServerInterface interface {
 	// (POST /raw)
 	RawFingerprint(w http.ResponseWriter, r *http.Request)
 
+	// (POST /token)
+	TokenKey(w http.ResponseWriter, r *http.Request)
+
 	// (POST /uuid)
 	UuidKey(w http.ResponseWriter, r *http.Request, params UuidKeyParams)
 
@@ -211,6 +214,20 @@ func (siw *ServerInterfaceWrapper) RawFingerprint(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RawFingerprint(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TokenKey operation middleware
+func (siw *ServerInterfaceWrapper) TokenKey(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TokenKey(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -433,6 +450,7 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	}
 
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/uuid", wrapper.UuidKey)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/token", wrapper.TokenKey)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/uuidv7", wrapper.Uuidv7Key)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/raw", wrapper.RawFingerprint)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/exclude", wrapper.Excluding)
@@ -539,6 +557,21 @@ func (response RawFingerprint204Response) VisitRawFingerprintResponse(w http.Res
 	return nil
 }
 
+type TokenKeyRequestObject struct {
+}
+
+type TokenKeyResponseObject interface {
+	VisitTokenKeyResponse(w http.ResponseWriter) error
+}
+
+type TokenKey204Response struct {
+}
+
+func (response TokenKey204Response) VisitTokenKeyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 type UuidKeyRequestObject struct {
 	Params UuidKeyParams
 }
@@ -605,6 +638,9 @@ type StrictServerInterface interface {
 
 	// (POST /raw)
 	RawFingerprint(ctx context.Context, request RawFingerprintRequestObject) (RawFingerprintResponseObject, error)
+
+	// (POST /token)
+	TokenKey(ctx context.Context, request TokenKeyRequestObject) (TokenKeyResponseObject, error)
 
 	// (POST /uuid)
 	UuidKey(ctx context.Context, request UuidKeyRequestObject) (UuidKeyResponseObject, error)
@@ -815,6 +851,30 @@ func (sh *strictHandler) RawFingerprint(w http.ResponseWriter, r *http.Request) 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RawFingerprintResponseObject); ok {
 		if err := validResponse.VisitRawFingerprintResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TokenKey operation middleware
+func (sh *strictHandler) TokenKey(w http.ResponseWriter, r *http.Request) {
+	var request TokenKeyRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TokenKey(ctx, request.(TokenKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TokenKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TokenKeyResponseObject); ok {
+		if err := validResponse.VisitTokenKeyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -39,6 +39,9 @@ type IdempotentServer[Tx any] interface {
 	// RawFingerprint handles POST /raw, at most once for each key.
 	RawFingerprint(ctx context.Context, tx Tx, req RawFingerprintIdempotentRequest) (RawFingerprintResponseObject, error)
 
+	// TokenKey handles POST /token, at most once for each key.
+	TokenKey(ctx context.Context, tx Tx, req TokenKeyIdempotentRequest) (TokenKeyResponseObject, error)
+
 	// UuidKey handles POST /uuid, at most once for each key.
 	UuidKey(ctx context.Context, tx Tx, req UuidKeyIdempotentRequest) (UuidKeyResponseObject, error)
 
@@ -605,6 +608,89 @@ func (r *RawFingerprintIdempotentRequest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// tokenKeyOperation is what the document says of tokenKey.
+var tokenKeyOperation = idempotency.Operation{
+	ID:        "tokenKey",
+	Method:    "POST",
+	Path:      "/token",
+	Key:       idempotency.KeyRule{Header: "X-Request-Token", Format: idempotency.KeyUUID, MaxLength: 255},
+	Retention: 36 * time.Hour,
+	Release:   []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// TokenKeyOp stands for tokenKey (POST /token) in types.
+type TokenKeyOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (TokenKeyOp) Operation() *idempotency.Operation { return &tokenKeyOperation }
+
+// TokenKeyIdempotencyKey is an idempotency key of tokenKey. Keys of other
+// operations are other types.
+type TokenKeyIdempotencyKey = idempotency.Key[TokenKeyOp]
+
+// NewTokenKeyIdempotencyKey returns a new random key. Make one for each thing
+// that is to happen once, keep it, and use it for every attempt.
+func NewTokenKeyIdempotencyKey() TokenKeyIdempotencyKey { return idempotency.NewKey[TokenKeyOp]() }
+
+// ParseTokenKeyIdempotencyKey returns the key that s holds. It returns an error
+// that matches [idempotency.ErrKeyInvalid] for a text that the server would
+// refuse.
+func ParseTokenKeyIdempotencyKey(s string) (TokenKeyIdempotencyKey, error) {
+	return idempotency.ParseKey[TokenKeyOp](s)
+}
+
+// TokenKeyInput is what tokenKey is asked to do.
+type TokenKeyInput struct {
+}
+
+// TokenKeyIdempotentRequest is a request to tokenKey under its key. Only a
+// constructor makes one.
+type TokenKeyIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey TokenKeyIdempotencyKey
+
+	in idempotency.Sealed[TokenKeyInput]
+}
+
+// NewTokenKeyIdempotentRequest returns the request that asks for in under key.
+func NewTokenKeyIdempotentRequest(key TokenKeyIdempotencyKey, in TokenKeyInput) TokenKeyIdempotentRequest {
+	return TokenKeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r TokenKeyIdempotentRequest) Input() TokenKeyInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r TokenKeyIdempotentRequest) Equal(other TokenKeyIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r TokenKeyIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r TokenKeyIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash.
+func (r TokenKeyIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *TokenKeyIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[TokenKeyOp, TokenKeyInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewTokenKeyIdempotentRequest(key, in)
+	return nil
+}
+
 // uuidKeyOperation is what the document says of uuidKey.
 var uuidKeyOperation = idempotency.Operation{
 	ID:         "uuidKey",
@@ -899,6 +985,12 @@ func (s idempotentServer[Tx]) RawFingerprint(w http.ResponseWriter, r *http.Requ
 	})
 }
 
+func (s idempotentServer[Tx]) TokenKey(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &tokenKeyOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.TokenKey(w, r)
+	})
+}
+
 func (s idempotentServer[Tx]) UuidKey(w http.ResponseWriter, r *http.Request, params UuidKeyParams) {
 	s.edge.ServeHTTP(w, r, &uuidKeyOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.UuidKey(w, r, params)
@@ -1042,6 +1134,24 @@ func (s idempotentStrict[Tx]) RawFingerprint(ctx context.Context, request RawFin
 func (a idempotentAnswer) VisitRawFingerprintResponse(w http.ResponseWriter) error {
 	return a.WriteTo(w)
 }
+
+func (s idempotentStrict[Tx]) TokenKey(ctx context.Context, request TokenKeyRequestObject) (TokenKeyResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &tokenKeyOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
+		in := TokenKeyInput{}
+		resp, err := s.IdempotentServer.TokenKey(ctx, tx, NewTokenKeyIdempotentRequest(idempotency.KeyOf[TokenKeyOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitTokenKeyResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer{answer}, nil
+}
+
+// VisitTokenKeyResponse writes the stored answer.
+func (a idempotentAnswer) VisitTokenKeyResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
 
 func (s idempotentStrict[Tx]) UuidKey(ctx context.Context, request UuidKeyRequestObject) (UuidKeyResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &uuidKeyOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
