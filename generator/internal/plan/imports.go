@@ -8,12 +8,8 @@ import (
 	"github.com/idemgen/idemgen/generator/internal/gosource"
 )
 
-// RuntimePath is the package that generated code imports, and Handshake the
-// constant of it that stands for its version.
-const (
-	RuntimePath = "github.com/idemgen/idemgen/runtime/idempotency"
-	Handshake   = "IsAtLeastVersion0_1"
-)
+// runtimePath is the package that generated code is a client of.
+const runtimePath = "github.com/idemgen/idemgen/runtime/idempotency"
 
 // The packages that the templates name, by their import path.
 var packages = map[string]string{
@@ -26,7 +22,7 @@ var packages = map[string]string{
 	"net/http":       "http",
 	"strings":        "strings",
 	"time":           "time",
-	RuntimePath:      "idempotency",
+	runtimePath:      "idempotency",
 }
 
 var packageNames = func() []string {
@@ -91,7 +87,7 @@ func (i *imports) add(path string) {
 
 // uses imports what the templates need for the operations.
 func (i *imports) uses(ops []*Operation) {
-	for _, path := range []string{"context", "log/slog", "net/http", "time", RuntimePath} {
+	for _, path := range []string{"context", "log/slog", "net/http", "time", runtimePath} {
 		i.add(path)
 	}
 	for _, op := range ops {

@@ -1,0 +1,55 @@
+package render
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/idemgen/idemgen/templates"
+)
+
+// Text of a document stays in its comment and its string.
+//
+// Covers GEN-31.
+func TestQuoting(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                              "",
+		"a\nfunc init() {}":             "// a func init() {}",
+		"a\r\nb\u2028c\u0085d\ve":       "// a b c d e",
+		"\ufeffa\u202eb\x00c\x7fd\xffe": "// abcde",
+		"*/ /* //go:embed x":            "// */ /* //go:embed x",
+		"%d {{.}}":                      "// %d {{.}}",
+		strings.Repeat("x", 100) + " y": "// " + strings.Repeat("x", 100) + "\n// y",
+		strings.Repeat("abcd ", 20):     "// " + strings.TrimSpace(strings.Repeat("abcd ", 15)) + "\n// " + strings.TrimSpace(strings.Repeat("abcd ", 5)),
+		strings.Repeat("é", 70) + " éééééé z": "// " + strings.Repeat("é", 70) + " éééééé\n// z",
+	} {
+		if got := doc("%s", text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got, want := quotedSlice([]string{"a`\"", "\n\ufeff"}), `[]string{"a`+"`"+`\"", "\n\ufeff"}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := quotedSlice(nil); got != "nil" {
+		t.Error(got)
+	}
+}
+
+// Every template writes the header by which its output is known.
+func TestHeader(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(templates.FS, "*.tmpl")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		src, err := fs.ReadFile(templates.FS, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !templates.Written(src) {
+			t.Errorf("%s does not begin with %s", name, templates.Header)
+		}
+	}
+}
