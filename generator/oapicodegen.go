@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/spec"
 	"github.com/idemgen/idemgen/generator/internal/tree"
 )
 
@@ -134,6 +135,9 @@ func runOapiCodegen(c Config) (File, diag.List) {
 // this document serves one run.
 func loadForOapi(path string, overlay codegen.OutputOptionsOverlay) (*openapi3.T, diag.List) {
 	fail := func(err error) (*openapi3.T, diag.List) {
+		if broken := spec.BrokenRefs(path); len(broken) > 0 {
+			return nil, broken // with positions, which err lacks
+		}
 		return nil, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(path)}, "oapi-codegen",
 			"oapi-codegen cannot load this document: %s", oneLine(err))}
 	}

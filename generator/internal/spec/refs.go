@@ -104,3 +104,30 @@ func refProblem(at tree.Value, format string, args ...any) *diag.Diagnostic {
 	d := diag.Errorf(at.Pos(), "ref-invalid", format, args...)
 	return &d
 }
+
+// BrokenRefs finds every $ref in the file that leads nowhere. Only readers of
+// the whole document stumble over those that no marked operation reaches.
+func BrokenRefs(path string) diag.List {
+	file, findings := tree.Read(path)
+	if findings.HasErrors() {
+		return findings
+	}
+	refs := newResolver(file)
+	var walk func(tree.Value)
+	walk = func(v tree.Value) {
+		if _, ok := v.Get("$ref").Str(); ok {
+			if _, problem := refs.resolve(v); problem != nil {
+				findings = append(findings, *problem)
+			}
+			return
+		}
+		for _, item := range v.Items() {
+			walk(item)
+		}
+		for _, f := range v.Fields() {
+			walk(f.Value)
+		}
+	}
+	walk(file.Root())
+	return findings
+}

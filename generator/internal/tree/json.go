@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -10,9 +11,20 @@ import (
 	"github.com/idemgen/idemgen/generator/internal/diag"
 )
 
-// parseJSON reads valid JSON. YAML's own reader would refuse some of it: pairs
-// of escaped surrogates, and tabs in places.
+// parseJSON reads JSON. YAML's own reader would refuse some of it, such as
+// pairs of escaped surrogates.
 func parseJSON(name string, data []byte) (*yaml.Node, *diag.Diagnostic) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		d := diag.Errorf(diag.Pos{File: name}, "file-invalid", "is empty")
+		return nil, &d
+	}
+	var invalid *json.SyntaxError
+	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &invalid) {
+		at := jsonParser{data: data, line: 1, col: 1}
+		at.advance(max(0, int(invalid.Offset)-1))
+		d := diag.Errorf(diag.Pos{File: name, Line: at.line, Col: at.col}, "file-invalid", "is not valid JSON: %v", invalid)
+		return nil, &d
+	}
 	p := jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1, col: 1}
 	p.dec.UseNumber()
 	root := p.value(0)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -63,20 +64,20 @@ func reason(err error) error {
 	return err
 }
 
-// Parse reads data as the content of the file at path, JSON where it is valid
-// JSON and YAML otherwise.
+// Parse reads data as the content of the file at path: JSON if it is named so
+// or is valid JSON, otherwise YAML.
 func Parse(path string, data []byte) (*File, diag.List) {
 	file := &File{Path: filepath.Clean(path), Name: diag.FileName(path)}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if pos, what := firstBadCharacter(file.Name, data); what != "" {
 		return nil, diag.List{diag.Errorf(pos, "file-invalid", "is not valid YAML or JSON: %s", what)}
 	}
-	var problem *diag.Diagnostic
-	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(data) {
-		file.doc, problem = parseJSON(file.Name, data)
-	} else {
-		file.doc, problem = parseYAML(file.Name, data)
+	parse := parseYAML
+	if strings.EqualFold(filepath.Ext(path), ".json") || json.Valid(data) {
+		parse = parseJSON
 	}
+	var problem *diag.Diagnostic
+	file.doc, problem = parse(file.Name, data)
 	if problem != nil {
 		return nil, diag.List{*problem}
 	}
@@ -110,7 +111,11 @@ func firstBadCharacter(name string, data []byte) (diag.Pos, string) {
 	return diag.Pos{}, ""
 }
 
-var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+var (
+	yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+	// yamlParserError matches the messages whose line the library counts from 0.
+	yamlParserError = regexp.MustCompile(`^did not find expected (node content|key|'-' indicator|',' or '.'|<)`)
+)
 
 func parseYAML(name string, data []byte) (*yaml.Node, *diag.Diagnostic) {
 	fail := func(pos diag.Pos, format string, args ...any) (*yaml.Node, *diag.Diagnostic) {
@@ -124,10 +129,14 @@ func parseYAML(name string, data []byte) (*yaml.Node, *diag.Diagnostic) {
 	case errors.Is(err, io.EOF):
 		return fail(pos, "is empty")
 	case err != nil:
-		msg := string(bytes.TrimPrefix([]byte(err.Error()), []byte("yaml: ")))
+		msg := strings.TrimPrefix(err.Error(), "yaml: ")
+		pos.Line = 1
 		if m := yamlErrorLine.FindStringSubmatch(msg); m != nil {
 			pos.Line, _ = strconv.Atoi(m[1])
 			msg = msg[len(m[0]):]
+			if yamlParserError.MatchString(msg) {
+				pos.Line++
+			}
 		}
 		return fail(pos, "is not valid YAML: %s", msg)
 	}
@@ -239,7 +248,7 @@ func (e *expander) checkKeys(n *yaml.Node) {
 			continue
 		}
 		if first, ok := seen[key.Value]; ok {
-			e.fail(key, "duplicate-key", "the key %q is already at line %d", key.Value, first.Line)
+			e.fail(key, "duplicate-key", "the key %s stands at line %d already; keep one of the two", Quote(key.Value), first.Line)
 			continue
 		}
 		seen[key.Value] = key
