@@ -1,0 +1,113 @@
+# Works with GNU make 3.81 and later, as macOS and Debian have it.
+SHELL := /bin/bash
+
+# Module directories. The last three run their tests with the race detector,
+# which needs a C compiler; the generator has little to gain from it.
+MODULES := . runtime testdata examples
+RACY    := runtime testdata examples
+RACE    := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+# How long each fuzz target runs, in go test's form.
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Pay 50 times from 16 clients, kill the server meanwhile, and count the payments (needs only Go)
+	@go run ./examples/payments/demo
+
+.PHONY: test
+test: check-format vet lint fresh standalone fuzz unit ## Everything that CI runs: the checks below and all tests
+
+.PHONY: unit
+unit: bin/tools ## Run every module's tests on one PostgreSQL, and list what was skipped and why
+	@$(if $(RACE),,echo 'no C compiler: tests run without the race detector')
+	@set -o pipefail; bin/testpg -- bash -c 'status=0; \
+		go test -json -timeout 20m ./... || status=1; \
+		for module in $(RACY); do \
+			go -C $$module test -json $(RACE) -timeout 20m ./... || status=1; \
+		done; \
+		exit $$status' | bin/testreport
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (10s)
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | while IFS=: read -r file func; do \
+		dir=$$(dirname "$$file"); target=$${func#func }; \
+		echo "fuzz $$dir $$target"; \
+		go -C "$$dir" test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . </dev/null || exit 1; \
+	done
+
+.PHONY: generate
+generate: bin/tools ## Generate every file again: golden cases, examples
+	@for config in $$(git ls-files '*idemgen.yaml'); do \
+		bin/idemgen -config "$$config" || exit 1; \
+	done
+
+.PHONY: fresh
+fresh: bin/tools ## Fail if a generated file is not what its spec gives now
+	@for config in $$(git ls-files '*idemgen.yaml'); do \
+		bin/idemgen -check -config "$$config" || exit 1; \
+	done
+
+.PHONY: format
+format: ## Format all Go files
+	@gofmt -s -w .
+
+.PHONY: check-format
+check-format: ## Fail if a Go file is not formatted
+	@unformatted=$$(gofmt -s -l .); \
+	if [ -n "$$unformatted" ]; then printf 'run make format, for\n%s\n' "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet: ## Run go vet in every module, and build the tool and the runtime for macOS and Windows
+	@for module in $(MODULES); do \
+		echo "vet $$module"; go -C $$module vet ./... || exit 1; \
+	done
+	@for os in darwin windows; do \
+		echo "build for $$os"; \
+		GOOS=$$os go build ./... ./runtime/... && \
+		GOOS=$$os go vet ./runtime/internal/testenv/... || exit 1; \
+	done
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Run golangci-lint in every module (built on first use, some minutes)
+	@for module in $(MODULES); do \
+		echo "lint $$module"; \
+		(cd $$module && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...) || exit 1; \
+	done
+
+.PHONY: standalone
+standalone: ## Build and vet each module as its users get it: without go.work, and with a tidy go.mod
+	@for module in $(MODULES); do \
+		echo "standalone $$module"; \
+		GOWORK=off go -C $$module build ./... && \
+		GOWORK=off go -C $$module vet ./... && \
+		GOWORK=off go -C $$module mod tidy -diff || exit 1; \
+	done
+
+.PHONY: bench
+bench: bin/tools ## Measure against the bare transaction on a PostgreSQL that writes through, and print the table
+	@bin/testpg -durable -- go run ./examples/internal/bench
+
+.PHONY: clean
+clean: ## Remove built tools
+	@rm -rf bin
+
+# Built anew each time: the go command knows best what is up to date.
+.PHONY: bin/tools
+bin/tools:
+	@mkdir -p bin
+	@go build -o bin/ ./cmd/idemgen ./internal/testreport ./runtime/internal/testenv/testpg
+
+$(GOLANGCI):
+	@mkdir -p bin
+	@echo 'building golangci-lint $(GOLANGCI_VERSION)'
+	@GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv bin/golangci-lint $(GOLANGCI)
