@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"strconv"
@@ -23,17 +22,12 @@ func explain(_ context.Context, inv *invocation) int {
 		return inv.failf("%v", err)
 	}
 	config, err := loadConfig(inv.config)
-	var operations []generator.Operation
-	if err == nil {
-		operations, err = generator.Operations(config)
+	if err != nil {
+		return inv.fail(err)
 	}
-	var findings generator.Findings
-	switch {
-	case errors.As(err, &findings):
-		fmt.Fprintln(inv.stderr, findings)
-		return exitFindings
-	case err != nil:
-		return inv.failf("%v", err)
+	operations, err := generator.Operations(config)
+	if err != nil {
+		return inv.fail(err)
 	}
 	table := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "operation\troute\tmarked\tpolicy\twhy")

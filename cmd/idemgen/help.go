@@ -36,7 +36,7 @@ generator are ever replaced.
     -config FILE    the config (default idemgen.yaml)
     -check          write nothing; exit 1 and print a diff if a file is not fresh
     -n              write nothing; say what would be written
-    -v              also list the protected operations and the files
+    -v              also say what became of each file
     -q              print nothing but findings
     -format FORMAT  of findings: text, json, or github (annotations of a workflow)
 

@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/idemgen/idemgen/generator"
 )
 
 // Exit codes.
@@ -115,6 +117,16 @@ func toolVersion() string {
 func (inv *invocation) failf(format string, args ...any) int {
 	fmt.Fprintf(inv.stderr, "idemgen: "+format+"\n", args...)
 	return exitUsage
+}
+
+// fail reports findings or another error and returns the exit code.
+func (inv *invocation) fail(err error) int {
+	var findings generator.Findings
+	if errors.As(err, &findings) {
+		fmt.Fprintln(inv.stderr, findings)
+		return exitFindings
+	}
+	return inv.failf("%v", err)
 }
 
 // noArguments refuses what stands behind the flags.

@@ -1,0 +1,381 @@
+package generator
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+	"github.com/idemgen/idemgen/generator/internal/tree"
+)
+
+// Start is the plan for beginning with idemgen in a package.
+type Start struct {
+	// Result holds the files to write. Nothing that exists is among them,
+	// except for a file that gets a go:generate line.
+	Result
+	// Done says what the files are, one line each, and Next what the user has
+	// to do.
+	Done, Next []string
+}
+
+// configName is the config's file name where nobody gives another.
+const configName = "idemgen.yaml"
+
+// Init plans the config and the go:generate line for the package in dir.
+// The document is looked for unless spec names it. Version is the version of
+// idemgen to run, such as v0.1.0 or latest. Its errors are [Findings].
+func Init(dir, document, version string) (Start, error) {
+	s := starter{dir: filepath.Clean(dir), document: document, version: version}
+	s.run()
+	if err := asError(s.findings); err != nil {
+		return Start{}, err
+	}
+	return s.start, nil
+}
+
+type starter struct {
+	dir      string
+	document string
+	version  string
+
+	packageName string // of the Go files in dir, or ""
+	generated   bool   // oapi-codegen's output is there
+	oapi        string // path of oapi-codegen's config, or ""
+	directive   directive
+
+	start    Start
+	findings diag.List
+}
+
+// directive is a go:generate line that runs oapi-codegen.
+type directive struct {
+	file string // path of the Go file, or "" where there is none
+	line int
+	args []string
+}
+
+func (s *starter) errorf(file, code, format string, args ...any) {
+	s.findings = append(s.findings, diag.Errorf(diag.Pos{File: diag.FileName(file)}, code, format, args...))
+}
+
+func (s *starter) run() {
+	configPath := filepath.Join(s.dir, configName)
+	switch info, err := os.Stat(s.dir); {
+	case err != nil || !info.IsDir():
+		s.errorf(s.dir, "init", "is no directory; create it")
+	case moduleRoot(s.dir) == "":
+		s.errorf(s.dir, "module", "lies in no Go module; run go mod init in the directory that should be its root")
+	case exists(configPath):
+		s.errorf(configPath, "init", "exists already; change it by hand, or run idemgen")
+	default:
+		s.readGo()
+		s.findOapiConfig()
+		s.findDocument()
+	}
+	if s.findings.HasErrors() {
+		return
+	}
+	doc, findings := spec.Load(spec.Options{File: s.document, Marker: spec.DefaultMarker})
+	if findings.HasErrors() {
+		s.findings = findings
+		return
+	}
+	builtIn := s.directive.file == "" && (s.oapi != "" || !s.generated)
+	if builtIn && s.oapi == "" {
+		s.writeOapiConfig()
+	}
+	s.writeConfig(configPath, doc, builtIn)
+	s.writeDirective()
+	s.next(doc)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// readGo looks at the package's Go files.
+func (s *starter) readGo() {
+	paths, _ := filepath.Glob(filepath.Join(s.dir, "*.go")) // the pattern is valid
+	for _, path := range paths {
+		src, err := os.ReadFile(path)
+		if err != nil || strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			continue
+		}
+		s.packageName = file.Name.Name
+		s.generated = s.generated || declaresStrictServer(file)
+		for _, group := range file.Comments {
+			for _, c := range group.List {
+				text, ok := strings.CutPrefix(c.Text, "//go:generate ")
+				if ok && s.directive.file == "" && strings.Contains(text, "oapi-codegen") {
+					s.directive = directive{path, fset.Position(c.Pos()).Line, strings.Fields(text)}
+				}
+			}
+		}
+	}
+}
+
+func declaresStrictServer(file *ast.File) bool {
+	for _, decl := range file.Decls {
+		if types, ok := decl.(*ast.GenDecl); ok && types.Tok == token.TYPE {
+			for _, t := range types.Specs {
+				if t.(*ast.TypeSpec).Name.Name == "StrictServerInterface" {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// findOapiConfig looks for a YAML file that configures oapi-codegen.
+func (s *starter) findOapiConfig() {
+	if s.directive.file != "" {
+		return
+	}
+	for _, path := range dataFiles(s.dir) {
+		root, ok := rootOf(path)
+		if ok && root.Get("generate").IsMap() && root.Get("package").Exists() {
+			s.oapi = path
+			return
+		}
+	}
+}
+
+// dataFiles are the YAML and JSON files of a directory, sorted.
+func dataFiles(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".yaml", ".yml", ".json":
+			if !e.IsDir() {
+				paths = append(paths, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return paths
+}
+
+func rootOf(path string) (tree.Value, bool) {
+	file, findings := tree.Read(path)
+	if findings.HasErrors() {
+		return tree.Value{}, false
+	}
+	return file.Root(), true
+}
+
+// findDocument looks for the OpenAPI document: as oapi-codegen's go:generate
+// line has it, else in the package's directory, else above it in the module,
+// there also in the directories where people keep it.
+func (s *starter) findDocument() {
+	if s.document != "" {
+		return
+	}
+	if n := len(s.directive.args); n > 1 {
+		if path := under(s.dir, s.directive.args[n-1]); isDocument(path) {
+			s.document = path
+			return
+		}
+	}
+	root := moduleRoot(s.dir)
+	dir, err := filepath.Abs(s.dir)
+	if err != nil {
+		s.errorf(s.dir, "init", "%v", err)
+		return
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		var found []string
+		for _, sub := range []string{".", "api", "openapi", "spec", "docs"} {
+			for _, path := range dataFiles(filepath.Join(dir, sub)) {
+				if isDocument(path) {
+					found = append(found, path)
+				}
+			}
+			if sub == "." && len(found) > 0 {
+				break
+			}
+		}
+		switch {
+		case len(found) == 1:
+			s.document = found[0]
+			return
+		case len(found) > 1:
+			names := make([]string, len(found))
+			for i, path := range found {
+				names[i] = diag.FileName(path)
+			}
+			s.errorf(s.dir, "init", "there are several OpenAPI documents (%s); name one with -spec", strings.Join(names, ", "))
+			return
+		case dir == root || dir == filepath.Dir(dir):
+			s.errorf(s.dir, "init", "no OpenAPI document is in sight; name it with -spec")
+			return
+		}
+	}
+}
+
+func isDocument(path string) bool {
+	root, ok := rootOf(path)
+	return ok && (root.Get("openapi").Exists() || root.Get("swagger").Exists()) && root.Get("paths").Exists()
+}
+
+// add plans a file.
+func (s *starter) add(path string, content []byte, done string) {
+	if exists(path) {
+		s.errorf(path, "init", "exists already and would be overwritten; rename it")
+		return
+	}
+	s.start.Files = append(s.start.Files, File{Path: path, Content: content, ours: func([]byte) bool { return false }})
+	s.start.Done = append(s.start.Done, diag.FileName(path)+": "+done)
+}
+
+func (s *starter) writeOapiConfig() {
+	s.oapi = filepath.Join(s.dir, "oapi-codegen.yaml")
+	s.add(s.oapi, fmt.Appendf(nil, `package: %s
+output: api.gen.go
+generate:
+  models: true
+  client: true
+  strict-server: true
+  std-http-server: true # or chi-server, gorilla-server
+`, s.goName()), "a config for oapi-codegen, which idemgen runs")
+}
+
+// goName is the name of the package, taken from the directory where it has no
+// Go files yet.
+func (s *starter) goName() string {
+	if s.packageName != "" {
+		return s.packageName
+	}
+	abs, err := filepath.Abs(s.dir)
+	if err != nil {
+		return "api"
+	}
+	name := strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, filepath.Base(abs))
+	if !token.IsIdentifier(name) {
+		return "api"
+	}
+	return name
+}
+
+func (s *starter) writeConfig(path string, doc *spec.Document, builtIn bool) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# What idemgen generates; run idemgen help generate to see every key.\n")
+	fmt.Fprintf(&b, "spec: %s\n", s.relative(s.document))
+	if builtIn {
+		fmt.Fprintf(&b, "oapi-codegen: %s\n", s.relative(s.oapi))
+	}
+	fmt.Fprintf(&b, "package: .\noutput: %s\n", defaultOutput)
+	if candidates := unmarked(doc); len(candidates) > 0 {
+		fmt.Fprintf(&b, "# Mark operations in the document with x-idempotent: true, or here:\n#operations:\n")
+		for _, name := range candidates {
+			fmt.Fprintf(&b, "#  %s: true\n", tree.Quote(name))
+		}
+	}
+	s.add(path, b.Bytes(), "the config of idemgen, for "+diag.FileName(s.document))
+}
+
+// unmarked are the first operations that could be marked and are not.
+func unmarked(doc *spec.Document) []string {
+	const most = 20
+	var names []string
+	for i := range doc.Operations {
+		op := &doc.Operations[i]
+		if op.Policy == nil && slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, op.Method) && len(names) < most {
+			names = append(names, op.ID())
+		}
+	}
+	return names
+}
+
+// relative is a path as the config writes it, quoted where YAML needs it.
+func (s *starter) relative(path string) string {
+	name := path
+	abs, err := filepath.Abs(path)
+	if dir, dirErr := filepath.Abs(s.dir); err == nil && dirErr == nil {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		if real, err := filepath.EvalSymlinks(abs); err == nil {
+			abs = real
+		}
+		if rel, err := filepath.Rel(dir, abs); err == nil {
+			name = rel
+		}
+	}
+	name = filepath.ToSlash(name)
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return !strings.ContainsRune("/._-", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return tree.Quote(name)
+	}
+	return name
+}
+
+// writeDirective adds the go:generate line: under oapi-codegen's, which has to
+// run first, else to a new file.
+func (s *starter) writeDirective() {
+	line := "//go:generate go run github.com/idemgen/idemgen/cmd/idemgen@" + s.version
+	if s.directive.file != "" {
+		src, err := os.ReadFile(s.directive.file)
+		if err != nil {
+			s.errorf(s.directive.file, "init", "cannot be read: %v", err)
+			return
+		}
+		lines := bytes.SplitAfter(src, []byte("\n"))
+		above := lines[s.directive.line-1]
+		end := "\n"
+		if bytes.HasSuffix(above, []byte("\r\n")) {
+			end = "\r\n"
+		}
+		if !bytes.HasSuffix(above, []byte("\n")) {
+			line = end + line
+		}
+		content := slices.Concat(append(slices.Clone(lines[:s.directive.line]), append([][]byte{[]byte(line + end)}, lines[s.directive.line:]...)...)...)
+		s.start.Files = append(s.start.Files, File{Path: s.directive.file, Content: content, ours: func(onDisk []byte) bool { return bytes.Equal(onDisk, src) }})
+		s.start.Done = append(s.start.Done, fmt.Sprintf("%s: a go:generate line, under that of oapi-codegen", diag.FileName(s.directive.file)))
+		return
+	}
+	path := filepath.Join(s.dir, "generate.go")
+	if exists(path) {
+		s.start.Next = append(s.start.Next, fmt.Sprintf("add this line to %s: %s", diag.FileName(path), line))
+		return
+	}
+	s.add(path, fmt.Appendf(nil, "package %s\n\n%s\n", s.goName(), line), "the go:generate line")
+}
+
+func (s *starter) next(doc *spec.Document) {
+	protected := slices.ContainsFunc(doc.Operations, func(op spec.Operation) bool { return op.Policy != nil })
+	if !protected {
+		s.start.Next = append(s.start.Next, fmt.Sprintf("mark an operation: write x-idempotent: true beside its responses in %s, or name it under operations in %s",
+			diag.FileName(s.document), diag.FileName(filepath.Join(s.dir, configName))))
+	}
+	s.start.Next = append(s.start.Next,
+		"run go generate, then go get github.com/idemgen/idemgen/runtime and go mod tidy",
+		"implement IdempotentServer, and keep idemgen -check in CI")
+}
