@@ -14,7 +14,7 @@ import (
 	"github.com/idemgen/idemgen/runtime/storetest"
 )
 
-const pragmas = "_pragma=busy_timeout(10000)&_pragma=synchronous(full)&"
+const pragmas = "_pragma=busy_timeout(5000)&_pragma=synchronous(full)&"
 
 // openDB opens a pool of at most conns connections; 0 is no limit.
 func openDB(t testing.TB, file, query string, conns int) *sql.DB {

@@ -12,9 +12,9 @@ type Dialect interface {
 	schema() string
 	statements(table string) statements
 	// verify refuses a database that cannot keep the guarantee.
-	verify(ctx context.Context, db *sql.DB, table string) error
+	verify(ctx context.Context, db *sql.DB, c config) error
 	// verifyReader refuses one that does not hold the table.
-	verifyReader(ctx context.Context, db *sql.DB, table string) error
+	verifyReader(ctx context.Context, db *sql.DB, c config) error
 	// conflict reports whether err says that the transaction lost to another
 	// one and may succeed when it is run again.
 	conflict(err error) bool

@@ -11,9 +11,10 @@ import (
 var errNested = errors.New("sqlstore: Execute or Transact was called inside work of the same store, which runs one transaction at a time: " +
 	"make the effects through the transaction at hand, or call it after work has returned")
 
-// errEnded is the answer when work has ended its transaction.
-var errEnded = errors.New("sqlstore: the transaction was ended before work returned, by COMMIT, ROLLBACK or an error that rolled it back, so no answer was stored: " +
-	"leave COMMIT and ROLLBACK to the store, and return the errors of statements")
+// errEnded is the answer when work has ended its transaction, or has left it
+// in a state in which it cannot be completed.
+var errEnded = errors.New("sqlstore: work ended its transaction (COMMIT, ROLLBACK, or an error that rolled it back) or left a writing statement open, so no answer was stored: " +
+	"leave COMMIT and ROLLBACK to the store, return the errors of statements, and close rows")
 
 // lostError says that a transaction was rolled back because another one was
 // in its way, and that it may be run again.

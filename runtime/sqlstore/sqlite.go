@@ -54,13 +54,13 @@ func (sqlite) conflict(err error) bool {
 	return strings.Contains(text, "database is locked") || strings.Contains(text, "table is locked")
 }
 
-func (d sqlite) verify(ctx context.Context, db *sql.DB, table string) error {
+func (d sqlite) verify(ctx context.Context, db *sql.DB, c config) error {
 	first, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("sqlstore: connect: %w", err)
 	}
 	defer first.Close()
-	if err := d.verifyConn(ctx, db, first); err != nil {
+	if err := d.verifyConn(ctx, db, first, c); err != nil {
 		return err
 	}
 	// Pragmas belong to a connection. One that was set through the pool after
@@ -71,20 +71,20 @@ func (d sqlite) verify(ctx context.Context, db *sql.DB, table string) error {
 			return fmt.Errorf("sqlstore: connect: %w", err)
 		}
 		defer second.Close()
-		if err := d.verifyConn(ctx, db, second); err != nil {
+		if err := d.verifyConn(ctx, db, second, c); err != nil {
 			return err
 		}
 	}
-	return verifySQLiteTable(ctx, first, table)
+	return verifySQLiteTable(ctx, first, c.table)
 }
 
-func (sqlite) verifyReader(ctx context.Context, db *sql.DB, table string) error {
-	return verifySQLiteTable(ctx, db, table)
+func (sqlite) verifyReader(ctx context.Context, db *sql.DB, c config) error {
+	return verifySQLiteTable(ctx, db, c.table)
 }
 
-func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn) error {
+func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c config) error {
 	var file, journal string
-	var synchronous, busyTimeout int
+	var synchronous, busyTimeout int64
 	for _, p := range []struct {
 		query string
 		into  any
@@ -107,6 +107,10 @@ func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn) error 
 		return errors.New("sqlstore: PRAGMA synchronous is below FULL, so that a power failure can lose an answer that was sent: set it to FULL in the DSN, for each connection")
 	case busyTimeout <= 0:
 		return errors.New("sqlstore: PRAGMA busy_timeout is 0, so that concurrent requests fail instead of waiting for each other: set it to 5000 in the DSN, for each connection")
+	// Not every driver lets a context end this wait.
+	case busyTimeout > c.claimTimeout.Milliseconds():
+		return fmt.Errorf("sqlstore: PRAGMA busy_timeout is %d ms, longer than a request may wait for its claim: set it to at most %d in the DSN, or raise WithClaimTimeout",
+			busyTimeout, c.claimTimeout.Milliseconds())
 	}
 	return nil
 }

@@ -52,8 +52,9 @@ func WithTable(name string) Option { return func(c *config) { c.table = name } }
 func WithReader(db *sql.DB) Option { return func(c *config) { c.reader = db } }
 
 // WithClaimTimeout limits how long a request waits for a connection and for
-// its turn to write before it is answered unavailable. Defaults to 5 s.
-// SQLite's busy_timeout, where shorter, ends the wait for the turn earlier.
+// its turn to write before it is answered unavailable. Defaults to 5 s. The
+// wait for the turn is SQLite's busy_timeout where that is shorter; it may not
+// be longer.
 func WithClaimTimeout(d time.Duration) Option { return func(c *config) { c.claimTimeout = d } }
 
 // New returns a store on db. It changes nothing in the database: it verifies
@@ -65,12 +66,12 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	if err := checkTable(c.table); err != nil {
 		return nil, err
 	}
-	if err := d.verify(ctx, db, c.table); err != nil {
+	if err := d.verify(ctx, db, c); err != nil {
 		return nil, err
 	}
 	if c.reader == nil {
 		c.reader = db
-	} else if err := d.verifyReader(ctx, c.reader, c.table); err != nil {
+	} else if err := d.verifyReader(ctx, c.reader, c); err != nil {
 		return nil, err
 	}
 	return &Store{

@@ -1,7 +1,7 @@
 -- +goose Up
 -- Records of answered requests, for github.com/idemgen/idemgen/runtime/sqlstore.
 -- A row is written once, in the commit of the effects that it answers for.
-CREATE TABLE IF NOT EXISTS idempotency_keys (
+CREATE TABLE IF NOT EXISTS "idempotency_keys" (
 	id              BLOB    NOT NULL PRIMARY KEY, -- 16 bytes, from scope, operation and key
 	scope           TEXT    NOT NULL,
 	operation       TEXT    NOT NULL,
@@ -13,4 +13,4 @@ CREATE TABLE IF NOT EXISTS idempotency_keys (
 	created_at      INTEGER NOT NULL, -- Unix time in milliseconds, as is expires_at
 	expires_at      INTEGER NOT NULL CHECK (expires_at > created_at)
 );
-CREATE INDEX IF NOT EXISTS idempotency_keys_expires_at ON idempotency_keys (expires_at);
+CREATE INDEX IF NOT EXISTS "idempotency_keys_expires_at" ON "idempotency_keys" (expires_at);

@@ -1,0 +1,83 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"testing"
+
+	"modernc.org/sqlite"
+)
+
+// faults is the driver with a hook at the ends of a transaction, where a test
+// can fail the call, lose its answer or kill the process.
+type faults struct {
+	dsn  string
+	hook func(moment) error
+}
+
+// moment is a point in a transaction's life.
+type moment string
+
+const (
+	beforeBegin  moment = "before BEGIN"
+	inWork       moment = "in work" // not the driver's: work itself
+	beforeCommit moment = "before COMMIT"
+	afterCommit  moment = "after COMMIT"
+)
+
+func openFaults(t testing.TB, file string, hook func(moment) error) *sql.DB {
+	t.Helper()
+	db := sql.OpenDB(&faults{dsn: "file:" + file + "?" + pragmas + "_pragma=journal_mode(wal)", hook: hook})
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func (f *faults) Driver() driver.Driver { return &sqlite.Driver{} }
+
+func (f *faults) Connect(context.Context) (driver.Conn, error) {
+	c, err := f.Driver().Open(f.dsn)
+	if err != nil {
+		return nil, err
+	}
+	return faultyConn{c.(conn), f.hook}, nil
+}
+
+type conn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+type faultyConn struct {
+	conn
+	hook func(moment) error
+}
+
+func (c faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if err := c.hook(beforeBegin); err != nil {
+		return nil, err
+	}
+	tx, err := c.conn.BeginTx(ctx, opts)
+	return faultyTx{tx, c.hook}, err
+}
+
+type faultyTx struct {
+	driver.Tx
+	hook func(moment) error
+}
+
+func (t faultyTx) Commit() error {
+	if err := t.hook(beforeCommit); err != nil {
+		_ = t.Rollback()
+		return err
+	}
+	if err := t.Tx.Commit(); err != nil {
+		return err
+	}
+	return t.hook(afterCommit)
+}

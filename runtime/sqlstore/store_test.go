@@ -1,0 +1,511 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/sqlstore"
+)
+
+const wal = pragmas + "_pragma=journal_mode(wal)"
+
+// New refuses what cannot keep the guarantee, and says what to do.
+//
+// Covers STO-22, EXP-10, SEC-13.
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	migrate := func(t *testing.T, db *sql.DB) { prepare(t, db) }
+	script := func(query string) func(*testing.T, *sql.DB) {
+		return func(t *testing.T, db *sql.DB) {
+			if _, err := db.Exec(query); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name, query string
+		prepare     func(*testing.T, *sql.DB)
+		opts        []sqlstore.Option
+		conns       int
+		want        string // "" means accepted
+	}{
+		{name: "good", query: wal, prepare: migrate},
+		{name: "extra", query: "_pragma=busy_timeout(1)&_pragma=synchronous(extra)", prepare: migrate},
+		{name: "no table", query: wal, prepare: script(`SELECT 1`), want: "create it with Migrate"},
+		{name: "no table of that name", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("other")}, want: "table other does not exist"},
+		{name: "other columns", query: wal, prepare: script(`CREATE TABLE idempotency_keys (id BLOB PRIMARY KEY, scope TEXT)`), want: "other columns"},
+		{name: "no primary key", query: wal, prepare: script(`CREATE TABLE idempotency_keys (id, scope, operation, idempotency_key, fingerprint, status, header, body, created_at, expires_at)`), want: "other columns"},
+		{name: "no index", query: wal, prepare: func(t *testing.T, db *sql.DB) {
+			migrate(t, db)
+			script(`DROP INDEX idempotency_keys_expires_at`)(t, db)
+		}, want: "no index on expires_at"},
+		{name: "synchronous normal", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: migrate, want: "set it to FULL"},
+		{name: "synchronous on one connection", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: func(t *testing.T, db *sql.DB) {
+			migrate(t, db)
+			script(`PRAGMA synchronous = FULL`)(t, db)
+		}, want: "for each connection"},
+		{name: "no busy timeout", query: "_pragma=synchronous(full)", prepare: migrate, want: "PRAGMA busy_timeout is 0"},
+		{name: "busy timeout too long", query: "_pragma=busy_timeout(5001)&_pragma=synchronous(full)", prepare: migrate, want: "at most 5000"},
+		{name: "journal off", query: pragmas + "_pragma=journal_mode(off)", prepare: migrate, want: "journal_mode is off"},
+		{name: "journal in memory", query: pragmas + "_pragma=journal_mode(memory)", prepare: migrate, want: "journal_mode is memory"},
+		{name: "name with a quote", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable(`a"; DROP TABLE effects; --`)}, want: "cannot be a table's name"},
+		{name: "name with a dot", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("main.keys")}, want: "cannot be a table's name"},
+		{name: "empty name", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("")}, want: "cannot be a table's name"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db := openDB(t, filepath.Join(t.TempDir(), "test.db"), c.query, c.conns)
+			c.prepare(t, db)
+			_, err := sqlstore.New(t.Context(), db, sqlstore.SQLite, c.opts...)
+			if c.want == "" && err != nil {
+				t.Fatal(err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A database in memory is taken only where it is one.
+func TestNewInMemory(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, ":memory:", pragmas, 1)
+	prepare(t, db)
+	newStore(t, db)
+	db.SetMaxOpenConns(2)
+	if _, err := sqlstore.New(t.Context(), db, sqlstore.SQLite); err == nil || !strings.Contains(err.Error(), "use a file") {
+		t.Errorf("with two connections: %v, want an error", err)
+	}
+}
+
+// A reader on another database is refused.
+//
+// Covers STO-17.
+func TestNewRefusesOtherReader(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 1)
+	prepare(t, db)
+	other := openDB(t, filepath.Join(t.TempDir(), "other.db"), wal, 1)
+	if _, err := sqlstore.New(t.Context(), db, sqlstore.SQLite, sqlstore.WithReader(other)); err == nil {
+		t.Error("no error")
+	}
+}
+
+// Migrate may be run again and by many at once, under any name.
+//
+// Covers STO-22, SEC-13.
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "test.db")
+	var wg sync.WaitGroup
+	for range 8 {
+		db := openDB(t, file, wal, 0)
+		wg.Go(func() {
+			for _, opts := range [][]sqlstore.Option{nil, {sqlstore.WithTable("Order")}} {
+				if err := sqlstore.Migrate(t.Context(), db, sqlstore.SQLite, opts...); err != nil {
+					t.Error(err)
+				}
+				if _, err := sqlstore.New(t.Context(), db, sqlstore.SQLite, opts...); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := sqlstore.Migrate(t.Context(), openDB(t, file, wal, 0), sqlstore.SQLite, sqlstore.WithTable("a b")); err == nil {
+		t.Error("a name with a space: no error")
+	}
+}
+
+// The sweep reads its index, not the table.
+//
+// Covers EXP-10.
+func TestSweepUsesIndex(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
+	prepare(t, db)
+	rows, err := db.Query(`EXPLAIN QUERY PLAN SELECT id FROM idempotency_keys WHERE expires_at <= 1 ORDER BY expires_at LIMIT 1000`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(detail + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(plan.String(), "idempotency_keys_expires_at") || strings.Contains(plan.String(), "SCAN") || strings.Contains(plan.String(), "TEMP B-TREE") {
+		t.Errorf("plan:\n%s", plan.String())
+	}
+}
+
+// A sweep of several batches deletes every expired record.
+func TestSweepInBatches(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
+	prepare(t, db)
+	s := newStore(t, db)
+	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
+		INSERT INTO idempotency_keys SELECT CAST(i AS BLOB), 's', 'o', i, x'', 200, x'', x'', 0, CASE i WHEN 1 THEN 1 << 60 ELSE i END FROM n`); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Sweep(t.Context()); n != 2499 || err != nil {
+		t.Errorf("Sweep: %d, %v; want 2499", n, err)
+	}
+}
+
+// never is work that must not run.
+func never(t *testing.T) idempotency.Work[*sql.Tx] {
+	return func(context.Context, *sql.Tx) (idempotency.Response, error) {
+		t.Error("work ran; it must not")
+		return idempotency.Response{}, errors.New("work ran")
+	}
+}
+
+// Two requests that share an id are not each other's answer.
+//
+// Covers SEC-01.
+func TestCollision(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
+	prepare(t, db)
+	s := newStore(t, db)
+	for _, column := range []string{"scope", "operation", "idempotency_key"} {
+		req := request(column)
+		if _, err := s.Execute(t.Context(), req, func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("first"), nil }); err != nil {
+			t.Fatal(err)
+		}
+		id := req.ID()
+		if _, err := db.Exec(`UPDATE idempotency_keys SET `+column+` = 'other' WHERE id = ?`, id[:]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Execute(t.Context(), req, never(t)); !errors.Is(err, idempotency.ErrMismatch) {
+			t.Errorf("other %s: %v, want %v", column, err, idempotency.ErrMismatch)
+		}
+		if _, err := s.Lookup(t.Context(), req.Identity); !errors.Is(err, idempotency.ErrNotFound) {
+			t.Errorf("Lookup with other %s: %v, want %v", column, err, idempotency.ErrNotFound)
+		}
+	}
+}
+
+// A record that cannot be read is an error: neither replayed nor executed again.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
+	prepare(t, db)
+	s := newStore(t, db)
+	req := request("k")
+	if _, err := s.Execute(t.Context(), req, func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("first"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`UPDATE idempotency_keys SET header = x'00'`); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := s.Execute(t.Context(), req, never(t)); err == nil {
+		t.Errorf("Execute: status %d, want an error", res.Status)
+	}
+	if _, err := s.Lookup(t.Context(), req.Identity); err == nil {
+		t.Error("Lookup: no error")
+	}
+}
+
+// Where the database cannot be used the handler does not run.
+//
+// Covers CRA-16.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	unavailable := func(t *testing.T, s *sqlstore.Store) {
+		t.Helper()
+		if _, err := s.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
+			t.Errorf("Execute: %v, want %v", err, idempotency.ErrUnavailable)
+		}
+		if _, err := s.Transact(t.Context(), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
+			t.Errorf("Transact: %v, want %v", err, idempotency.ErrUnavailable)
+		}
+	}
+	for _, mode := range []string{"wal", "delete"} {
+		t.Run("locked, "+mode, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "test.db")
+			db := openDB(t, file, "_pragma=busy_timeout(50)&_pragma=journal_mode("+mode+")", 2)
+			prepare(t, db)
+			s := newStore(t, db, sqlstore.WithClaimTimeout(50*time.Millisecond))
+			other, err := openDB(t, file, pragmas+"_txlock=exclusive", 1).Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			unavailable(t, s)
+			if err := other.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Transact(t.Context(), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+				return created("k"), effect(ctx, tx, "k")
+			}); err != nil {
+				t.Errorf("after the lock has gone: %v", err)
+			}
+		})
+	}
+	t.Run("no connection", func(t *testing.T) {
+		t.Parallel()
+		db := openDB(t, filepath.Join(t.TempDir(), "test.db"), "_pragma=busy_timeout(50)", 1)
+		prepare(t, db)
+		s := newStore(t, db, sqlstore.WithClaimTimeout(50*time.Millisecond))
+		c, err := db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		unavailable(t, s)
+	})
+	t.Run("file gone", func(t *testing.T) {
+		t.Parallel()
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		db := openDB(t, filepath.Join(dir, "test.db"), wal, 1)
+		db.SetMaxIdleConns(-1) // each request opens the file
+		prepare(t, db)
+		s := newStore(t, db)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		unavailable(t, s)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		unavailable(t, s) // the driver makes an empty database
+	})
+	t.Run("file damaged", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "test.db")
+		db := openDB(t, file, pragmas+"_pragma=journal_mode(delete)", 1)
+		db.SetMaxIdleConns(-1)
+		prepare(t, db)
+		s := newStore(t, db)
+		if err := os.WriteFile(file, []byte(strings.Repeat("damaged ", 4096)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		unavailable(t, s)
+	})
+	t.Run("closed", func(t *testing.T) {
+		t.Parallel()
+		db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 1)
+		prepare(t, db)
+		s := newStore(t, db)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		unavailable(t, s)
+	})
+}
+
+// An error of COMMIT says nothing of what became of it, so the store looks.
+//
+// Covers CRA-07, CRA-08, CRA-09, ERR-07.
+func TestCommitFails(t *testing.T) {
+	t.Parallel()
+	failure := errors.New("disk on fire")
+	work := func(runs *int) idempotency.Work[*sql.Tx] {
+		return func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+			*runs++
+			return created("first"), effect(ctx, tx, "k")
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		hook    func(calls int, at moment) error
+		want    error // of Execute
+		runs    int
+		effects int // before the retry
+	}{
+		{"answer lost", func(calls int, at moment) error {
+			if at == afterCommit {
+				return failure
+			}
+			return nil
+		}, nil, 1, 1},
+		{"not committed", func(calls int, at moment) error {
+			if at == beforeCommit {
+				return failure
+			}
+			return nil
+		}, idempotency.ErrUnavailable, 1, 0},
+		{"not known", func(calls int, at moment) error {
+			if at == afterCommit || at == beforeBegin && calls > 1 {
+				return failure
+			}
+			return nil
+		}, idempotency.ErrOutcomeUnknown, 1, 1},
+		{"busy", func(calls int, at moment) error {
+			if at == beforeCommit {
+				return busy{5}
+			}
+			return nil
+		}, idempotency.ErrUnavailable, 3, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "test.db")
+			sound := openDB(t, file, wal, 0)
+			prepare(t, sound)
+			calls := 0
+			s := newStore(t, openFaults(t, file, func(at moment) error {
+				if at == beforeBegin {
+					calls++
+				}
+				return c.hook(calls, at)
+			}))
+			runs := 0
+			res, err := s.Execute(t.Context(), request("k"), work(&runs))
+			if !errors.Is(err, c.want) || runs != c.runs {
+				t.Errorf("Execute: %v after %d runs, want %v after %d", err, runs, c.want, c.runs)
+			}
+			if c.want == nil && string(res.Body) != "first" {
+				t.Errorf("body %q, want the answer", res.Body)
+			}
+			if c.want != nil && (errors.Is(err, idempotency.ErrUnavailable) == errors.Is(err, idempotency.ErrOutcomeUnknown)) {
+				t.Errorf("%v is two things at once", err)
+			}
+			if n, err := countEffects(t.Context(), sound, "k"); n != c.effects || err != nil {
+				t.Errorf("%d effects, error %v; want %d", n, err, c.effects)
+			}
+			if _, err := newStore(t, sound).Execute(t.Context(), request("k"), work(&runs)); err != nil {
+				t.Errorf("retry: %v", err)
+			}
+			if n, err := countEffects(t.Context(), sound, "k"); n != 1 || err != nil {
+				t.Errorf("%d effects after the retry, error %v; want 1", n, err)
+			}
+		})
+	}
+}
+
+// In rollback-journal mode a reader can keep COMMIT waiting until it fails.
+// The transaction is then run again, and nothing is left of it.
+//
+// Covers ERR-07.
+func TestCommitWaitsForReader(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "test.db")
+	db := openDB(t, file, "_pragma=busy_timeout(20)&_pragma=synchronous(full)&_pragma=journal_mode(delete)", 0)
+	prepare(t, db)
+	s := newStore(t, db)
+	reader, err := openDB(t, file, pragmas, 1).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := countIn(t.Context(), reader, "k"); err != nil { // holds its lock until it ends
+		t.Fatal(err)
+	}
+	runs := 0
+	work := func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+		runs++
+		return created("first"), effect(ctx, tx, "k")
+	}
+	if _, err := s.Execute(t.Context(), request("k"), work); !errors.Is(err, idempotency.ErrUnavailable) || runs != 3 {
+		t.Errorf("Execute: %v after %d runs, want %v after 3", err, runs, idempotency.ErrUnavailable)
+	}
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := s.Execute(t.Context(), request("k"), work); err != nil || res.Replayed {
+		t.Errorf("Execute: Replayed %v, error %v", res.Replayed, err)
+	}
+	if n, err := countEffects(t.Context(), db, "k"); n != 1 || err != nil {
+		t.Errorf("%d effects, error %v; want 1", n, err)
+	}
+}
+
+// SQLite rolls a transaction back when one of its writes is interrupted. A
+// handler that takes no notice gets no record.
+//
+// Covers CTX-01, CRA-07.
+func TestInterruptedStatement(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
+	prepare(t, db)
+	s := newStore(t, db)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := s.Execute(ctx, request("k"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+		if err := effect(ctx, tx, "k"); err != nil {
+			return idempotency.Response{}, err
+		}
+		time.AfterFunc(20*time.Millisecond, cancel)
+		_, err := tx.ExecContext(ctx, `INSERT INTO effects WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n`)
+		if err == nil {
+			t.Error("an endless statement has ended")
+		}
+		return created("first"), nil
+	})
+	if err == nil {
+		t.Error("Execute: no error")
+	}
+	if _, err := s.Lookup(t.Context(), request("k").Identity); !errors.Is(err, idempotency.ErrNotFound) {
+		t.Errorf("Lookup: %v, want %v", err, idempotency.ErrNotFound)
+	}
+	if n, err := countEffects(t.Context(), db, "k"); n != 0 || err != nil {
+		t.Errorf("%d effects, error %v; want 0", n, err)
+	}
+}
+
+// Rows that a handler leaves open do not keep its answer from being stored,
+// unless they are those of a write that is not finished.
+//
+// Covers CTX-13.
+func TestRowsLeftOpen(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 1)
+	prepare(t, db)
+	s := newStore(t, db)
+	leaveOpen := func(query string) (idempotency.Request, error) {
+		req := request(query[:6])
+		_, err := s.Execute(t.Context(), req, func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+			for range 2 {
+				if err := effect(ctx, tx, req.Key); err != nil {
+					return idempotency.Response{}, err
+				}
+			}
+			rows, err := tx.QueryContext(ctx, query) //nolint:sqlclosecheck // on purpose
+			if err != nil {
+				return idempotency.Response{}, err
+			}
+			rows.Next()
+			return created("first"), nil
+		})
+		return req, err
+	}
+	req, err := leaveOpen(`SELECT * FROM effects`)
+	if err != nil {
+		t.Errorf("open SELECT: %v", err)
+	}
+	if res, err := s.Execute(t.Context(), req, never(t)); err != nil || !res.Replayed {
+		t.Errorf("open SELECT: Replayed %v, error %v", res.Replayed, err)
+	}
+
+	req, err = leaveOpen(`INSERT INTO effects VALUES ('returned') RETURNING label`)
+	if err == nil {
+		t.Error("open INSERT: no error")
+	}
+	if _, err := s.Lookup(t.Context(), req.Identity); !errors.Is(err, idempotency.ErrNotFound) {
+		t.Errorf("open INSERT: Lookup: %v, want %v", err, idempotency.ErrNotFound)
+	}
+	if n, err := countEffects(t.Context(), db, req.Key); n != 0 || err != nil {
+		t.Errorf("open INSERT: %d effects, error %v; want 0", n, err)
+	}
+}
