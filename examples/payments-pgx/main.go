@@ -52,7 +52,7 @@ func run(ctx context.Context, addr, dsn string, work time.Duration) error {
 	if err != nil {
 		return err
 	}
-	go idempotency.RunSweeper(ctx, store, time.Hour)
+	go idempotency.RunSweeper(ctx, store, time.Hour, slog.Default())
 	return serve(ctx, addr, newHandler(service{pool: pool, work: work}, store))
 }
 

@@ -50,7 +50,7 @@ func run(ctx context.Context, addr, file string, work time.Duration) error {
 	if err != nil {
 		return err
 	}
-	go idempotency.RunSweeper(ctx, store, time.Hour)
+	go idempotency.RunSweeper(ctx, store, time.Hour, slog.Default())
 	return serve(ctx, addr, newHandler(service{db: db, work: work}, store))
 }
 
