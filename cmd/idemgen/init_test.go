@@ -1,0 +1,129 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// An empty module with nothing but a document becomes one that generates.
+func TestInitEmptyModule(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "api/openapi.yaml", document)
+	api := filepath.Join(dir, "api")
+
+	stdout, stderr, code := idemgen("init", api)
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, name := range []string{"idemgen.yaml", "oapi-codegen.yaml", "generate.go"} {
+		if !strings.Contains(stdout, name+": ") {
+			t.Errorf("init does not say that it wrote %s:\n%s", name, stdout)
+		}
+	}
+	if got := read(t, api, "generate.go"); got != "package api\n\n//go:generate go run github.com/idemgen/idemgen/cmd/idemgen@latest\n" {
+		t.Errorf("generate.go: %s", got)
+	}
+	if stdout, stderr, code := idemgen("-config", configOf(api)); code != exitDone || !strings.Contains(stdout, "1 of 2 operations protected") {
+		t.Errorf("generate after init: exit %d\n%s%s", code, stdout, stderr)
+	}
+
+	before := snapshot(t, dir)
+	if _, stderr, code := idemgen("init", api); code != exitFindings || !strings.Contains(stderr, "idemgen.yaml: exists already") {
+		t.Errorf("second init: exit %d: %s", code, stderr)
+	}
+	if snapshot(t, dir) != before {
+		t.Error("a second init has touched a file")
+	}
+}
+
+// A package that runs oapi-codegen with go generate keeps doing so, and
+// idemgen runs after it.
+func TestInitBesideDirective(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]string{"LF": "\n", "CRLF": "\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir, "go.mod", goMod)
+			write(t, dir, "spec/payments.yaml", document)
+			write(t, dir, "spec/other.yaml", document)
+			source := strings.ReplaceAll("package payments\n\n//go:generate go tool oapi-codegen -config cfg.yaml ../spec/payments.yaml\n\nvar x int\n", "\n", end)
+			write(t, dir, "payments/tools.go", source)
+			pkg := filepath.Join(dir, "payments")
+			if _, stderr, code := idemgen("init", pkg); code != exitDone {
+				t.Fatalf("exit %d: %s", code, stderr)
+			}
+			want := strings.Replace(source, "payments.yaml"+end, "payments.yaml"+end+"//go:generate go run github.com/idemgen/idemgen/cmd/idemgen@latest"+end, 1)
+			if got := read(t, pkg, "tools.go"); got != want {
+				t.Errorf("tools.go:\n%q\nwant:\n%q", got, want)
+			}
+			got := read(t, pkg, "idemgen.yaml")
+			if !strings.Contains(got, "spec: ../spec/payments.yaml\n") || strings.Contains(got, "oapi-codegen:") {
+				t.Errorf("idemgen.yaml:\n%s", got)
+			}
+		})
+	}
+}
+
+// A package with a config of oapi-codegen and no go:generate line gets the
+// built-in run.
+func TestInitBesideConfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", strings.Replace(document, "x-idempotent: {retention: 48h}", "summary: Pay.", 1))
+	write(t, dir, "gen.yaml", oapi)
+	stdout, stderr, code := idemgen("init", dir)
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	got := read(t, dir, "idemgen.yaml")
+	if !strings.Contains(got, "oapi-codegen: gen.yaml\n") || !strings.Contains(got, `#  "createPayment": true`) {
+		t.Errorf("idemgen.yaml:\n%s", got)
+	}
+	if !strings.Contains(stdout, "mark an operation") {
+		t.Errorf("nothing says that no operation is marked:\n%s", stdout)
+	}
+}
+
+func TestInitRefuses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"no module":         {map[string]string{"openapi.yaml": document}, "run go mod init"},
+		"no document":       {map[string]string{"go.mod": goMod}, "name it with -spec"},
+		"several documents": {map[string]string{"go.mod": goMod, "a.yaml": document, "b.json": `{"openapi": "3.0.3", "paths": {}}`}, "several OpenAPI documents"},
+		"swagger":           {map[string]string{"go.mod": goMod, "a.yaml": "swagger: \"2.0\"\npaths: {}\n"}, "Swagger 2.0 is not supported"},
+		"broken marker":     {map[string]string{"go.mod": goMod, "a.yaml": strings.Replace(document, "48h", "48", 1)}, "a.yaml:7:33"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, content := range test.files {
+				write(t, dir, file, content)
+			}
+			before := snapshot(t, dir)
+			if _, stderr, code := idemgen("init", dir); code != exitFindings || !strings.Contains(stderr, test.want) {
+				t.Errorf("exit %d, want %q: %s", code, test.want, stderr)
+			}
+			if snapshot(t, dir) != before {
+				t.Error("a file was touched")
+			}
+		})
+	}
+}

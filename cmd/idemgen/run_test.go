@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// idemgen runs the program and returns what it prints and its exit code.
+func idemgen(args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	code = run(args, strings.NewReader(""), &out, &errs)
+	return out.String(), errs.String(), code
+}
+
+// snapshot returns the content and times of all files under dir.
+func snapshot(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		b.WriteString(path + " " + info.ModTime().String() + "\n" + string(content) + "\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// write makes a file under dir.
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	goMod    = "module example.com/payments\n\ngo 1.25.0\n"
+	document = `openapi: 3.0.3
+info: {title: Payments, version: "1"}
+paths:
+  /payments:
+    post:
+      operationId: createPayment
+      x-idempotent: {retention: 48h}
+      requestBody:
+        content: {application/json: {schema: {type: object, properties: {amount: {type: integer}}}}}
+      responses: {"201": {description: done}}
+    get:
+      operationId: listPayments
+      responses: {"200": {description: all}}
+`
+	config = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n"
+	oapi   = "package: payments\noutput: api.gen.go\ngenerate: {models: true, std-http-server: true, strict-server: true}\n"
+)
+
+// project makes a module with a document and both configs.
+func project(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", document)
+	write(t, dir, "idemgen.yaml", config)
+	write(t, dir, "oapi-codegen.yaml", oapi)
+	return dir
+}
+
+func configOf(dir string) string { return filepath.Join(dir, "idemgen.yaml") }
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args   []string
+		code   int
+		stdout string // a part of it
+		stderr string
+	}{
+		{[]string{"help"}, exitDone, "idemgen init", ""},
+		{[]string{"-h"}, exitDone, "-check", ""},
+		{[]string{"help", "explain"}, exitDone, "Usage: idemgen explain", ""},
+		{[]string{"init", "-h"}, exitDone, "Usage: idemgen init", ""},
+		{[]string{"version"}, exitDone, "idemgen ", ""},
+		{[]string{"help", "me"}, exitUsage, "", `no command "me"`},
+		{[]string{"chekc"}, exitUsage, "", `no command "chekc"`},
+		{[]string{"-chekc"}, exitUsage, "", "run idemgen help generate"},
+		{[]string{"generate", "openapi.yaml"}, exitUsage, "", `unexpected argument "openapi.yaml"`},
+		{[]string{"explain", "x"}, exitUsage, "", `unexpected argument "x"`},
+		{[]string{"-format", "xml"}, exitUsage, "", "text, json or github"},
+		{[]string{"-config", "testdata/none.yaml"}, exitUsage, "", "there is no config testdata/none.yaml; run idemgen init"},
+		{[]string{"explain", "-config", "testdata/none.yaml"}, exitUsage, "", "there is no config"},
+		{[]string{"init", "a", "b"}, exitUsage, "", "one directory"},
+	} {
+		stdout, stderr, code := idemgen(test.args...)
+		if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
+			t.Errorf("idemgen %v: exit %d, want %d\nstdout: %s\nstderr: %s", test.args, code, test.code, stdout, stderr)
+		}
+	}
+}
+
+// Generate, check, an edit of the document, check again, generate again.
+//
+// Covers GEN-37.
+func TestGenerateAndCheck(t *testing.T) {
+	t.Parallel()
+	dir := project(t)
+	step := func(want int, args ...string) (string, string) {
+		t.Helper()
+		stdout, stderr, code := idemgen(append(args, "-config", configOf(dir))...)
+		if code != want {
+			t.Fatalf("idemgen %v: exit %d, want %d\nstdout: %s\nstderr: %s", args, code, want, stdout, stderr)
+		}
+		return stdout, stderr
+	}
+
+	before := snapshot(t, dir)
+	if _, stderr := step(exitFindings, "-check"); strings.Count(stderr, "is missing") != 2 {
+		t.Errorf("check of nothing: %s", stderr)
+	}
+	if stdout, _ := step(exitDone, "-n"); !strings.Contains(stdout, "missing, would be written") {
+		t.Errorf("dry run: %s", stdout)
+	}
+	if snapshot(t, dir) != before {
+		t.Fatal("-check or -n has touched a file")
+	}
+
+	stdout, stderr := step(exitDone)
+	if !strings.HasSuffix(stdout, "idempotent.gen.go: 1 of 2 operations protected\n") || stderr != "" {
+		t.Errorf("generate printed %q, %q", stdout, stderr)
+	}
+	written := snapshot(t, dir)
+	step(exitDone, "-check")
+	if stdout, _ := step(exitDone, "-v"); strings.Count(stdout, "up to date") != 2 {
+		t.Errorf("second run: %s", stdout)
+	}
+	if snapshot(t, dir) != written {
+		t.Error("a second run has touched a file that was up to date")
+	}
+	if stdout, stderr := step(exitDone, "-q"); stdout+stderr != "" {
+		t.Errorf("-q printed %q, %q", stdout, stderr)
+	}
+
+	write(t, dir, "openapi.yaml", strings.Replace(document, "retention: 48h", "retention: 47h", 1))
+	stdout, stderr = step(exitFindings, "-check")
+	if !strings.Contains(stderr, "idempotent.gen.go: is not what the document says now") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("check of a stale file: %s", stderr)
+	}
+	if !strings.Contains(stdout, "\n-") || !strings.Contains(stdout, "\n+") {
+		t.Errorf("no diff: %s", stdout)
+	}
+	step(exitDone)
+	step(exitDone, "-check")
+
+	// The last marker goes: the old file must not stay unnoticed.
+	write(t, dir, "openapi.yaml", strings.Replace(document, "x-idempotent: {retention: 48h}", "x-idempotent: false", 1))
+	for _, args := range [][]string{{"-check"}, {}} {
+		if _, stderr := step(exitFindings, args...); !strings.Contains(stderr, "no operation is marked") {
+			t.Errorf("%v without a marker: %s", args, stderr)
+		}
+	}
+}
+
+// No error leaves a trace on disk, whatever the mistake.
+func TestErrorsTouchNothing(t *testing.T) {
+	t.Parallel()
+	cases, err := filepath.Glob("../../generator/testdata/errors/*")
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("no error cases: %v", err)
+	}
+	for _, dir := range cases {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			before := snapshot(t, dir)
+			stdout, stderr, code := idemgen("-config", configOf(dir))
+			if code != exitFindings && code != exitUsage {
+				t.Errorf("exit %d", code)
+			}
+			if stdout != "" || stderr == "" {
+				t.Errorf("stdout %q, stderr %q", stdout, stderr)
+			}
+			if snapshot(t, dir) != before {
+				t.Error("a file was touched")
+			}
+		})
+	}
+}
+
+// A file that a person wrote is not replaced, and then nothing else is
+// written either.
+func TestForeignFile(t *testing.T) {
+	t.Parallel()
+	dir := project(t)
+	write(t, dir, "idempotent.gen.go", "package payments\n")
+	before := snapshot(t, dir)
+	_, stderr, code := idemgen("-config", configOf(dir))
+	if code != exitFindings || !strings.Contains(stderr, "idempotent.gen.go: was not written by a generator") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if snapshot(t, dir) != before {
+		t.Error("a file was touched")
+	}
+}
+
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	dir := project(t)
+	write(t, dir, "openapi.yaml", strings.Replace(document, "48h", "48", 1))
+
+	stdout, stderr, code := idemgen("-format", "json", "-config", configOf(dir))
+	var got struct {
+		Findings []struct {
+			File, Level, Code, Message string
+			Line, Col                  int
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitFindings || stderr != "" {
+		t.Fatalf("exit %d, %v\nstdout: %s\nstderr: %s", code, err, stdout, stderr)
+	}
+	if len(got.Findings) != 1 || got.Findings[0].Line != 7 || got.Findings[0].Col != 33 ||
+		got.Findings[0].Code != "wrong-type" || got.Findings[0].Level != "error" {
+		t.Errorf("findings: %+v", got.Findings)
+	}
+
+	stdout, _, code = idemgen("-format", "github", "-config", configOf(dir))
+	if code != exitFindings || !strings.HasPrefix(stdout, "::error file=") || !strings.Contains(stdout, ",line=7,col=33,title=wrong-type::retention must be") {
+		t.Errorf("exit %d: %s", code, stdout)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	dir := project(t)
+	stdout, stderr, code := idemgen("explain", "-config", configOf(dir))
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, want := range []string{
+		"createPayment  POST /payments  yes     required: true",
+		"retention: 48h",
+		"openapi.yaml:7:33",
+		"listPayments   GET /payments   no",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in:\n%s", want, stdout)
+		}
+	}
+}
+
+// The user's own command runs in generate only, in the config's directory.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	dir := project(t)
+	if _, stderr, code := idemgen("-q", "-config", configOf(dir)); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	write(t, dir, "idemgen.yaml", "spec: openapi.yaml\noapi-codegen: {command: [go, mod, edit, -go=1.26]}\n")
+
+	stdout, stderr, code := idemgen("-check", "-config", configOf(dir))
+	if code != exitDone || !strings.Contains(stdout, "command is not run") {
+		t.Errorf("check: exit %d\n%s%s", code, stdout, stderr)
+	}
+	if mod, _ := os.ReadFile(filepath.Join(dir, "go.mod")); string(mod) != goMod {
+		t.Error("-check has run the command")
+	}
+	if _, stderr, code := idemgen("-config", configOf(dir)); code != exitDone {
+		t.Errorf("generate: exit %d: %s", code, stderr)
+	}
+	if mod, _ := os.ReadFile(filepath.Join(dir, "go.mod")); !strings.Contains(string(mod), "go 1.26") {
+		t.Error("generate has not run the command in the config's directory")
+	}
+
+	write(t, dir, "idemgen.yaml", "spec: openapi.yaml\noapi-codegen: {command: [go, nonsense]}\n")
+	if _, stderr, code := idemgen("-config", configOf(dir)); code != exitUsage || !strings.Contains(stderr, `idemgen.yaml:2:15: the command "go nonsense" has failed`) {
+		t.Errorf("failing command: exit %d: %s", code, stderr)
+	}
+}
