@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 )
 
 // Dialect is the SQL of one database. [SQLite] is one.
@@ -26,10 +27,10 @@ type statements struct {
 	// claim (id) deletes the record if it is expired, and in any case keeps
 	// other writers out until the transaction ends.
 	claim string
-	// find (id) returns one row: the clock, then scope, operation, key,
-	// fingerprint, status, header, body, created_at and expires_at, which are
-	// NULL where there is no record.
-	find string
+	// find (id) returns the clock, scope, operation, key, fingerprint, status,
+	// header, body, created_at and expires_at of a record, if there is one.
+	find  string
+	clock string // the clock alone
 	// mark opens a savepoint, and unmark closes it. A transaction that was
 	// ended in between, by whatever means, has no such savepoint any more.
 	mark, unmark string
@@ -40,4 +41,31 @@ type statements struct {
 	release string
 	// sweep (limit) deletes that many expired records.
 	sweep string
+}
+
+// prepared are the statements of a request, parsed once for each connection.
+type prepared struct {
+	claim, mark, unmark, find, clock, insert *sql.Stmt
+	read                                     *sql.Stmt // find, through the reader
+}
+
+func prepare(ctx context.Context, db, reader *sql.DB, s statements) (p prepared, err error) {
+	for _, x := range []struct {
+		into  **sql.Stmt
+		db    *sql.DB
+		query string
+	}{
+		{&p.claim, db, s.claim},
+		{&p.mark, db, s.mark},
+		{&p.unmark, db, s.unmark},
+		{&p.find, db, s.find},
+		{&p.clock, db, s.clock},
+		{&p.insert, db, s.insert},
+		{&p.read, reader, s.find},
+	} {
+		if *x.into, err = x.db.PrepareContext(ctx, x.query); err != nil {
+			return prepared{}, fmt.Errorf("sqlstore: prepare %s: %w", x.query, err)
+		}
+	}
+	return p, nil
 }

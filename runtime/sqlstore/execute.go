@@ -44,7 +44,7 @@ func (s *Store) attempt(ctx context.Context, id [16]byte, req idempotency.Reques
 	defer cancel()
 
 	// Most retries end here, without a turn to write.
-	rec, err := s.find(claiming, s.reader, id)
+	rec, err := find(claiming, s.stmts.read, id)
 	if err != nil {
 		return idempotency.Result{}, unavailable(err)
 	}
@@ -61,13 +61,13 @@ func (s *Store) attempt(ctx context.Context, id [16]byte, req idempotency.Reques
 		return idempotency.Result{}, unavailable(err)
 	}
 	defer tx.end()
-	if rec, err = s.find(claiming, tx, id); err != nil {
+	if rec, err = find(claiming, tx.StmtContext(claiming, s.stmts.find), id); err != nil {
 		return idempotency.Result{}, unavailable(err)
 	}
 	if rec.live() {
 		return rec.answer(req)
 	}
-	if err := req.CheckAge(time.UnixMilli(rec.now)); err != nil {
+	if err := s.checkAge(claiming, tx, req); err != nil {
 		return idempotency.Result{}, err
 	}
 
@@ -84,6 +84,18 @@ func (s *Store) attempt(ctx context.Context, id [16]byte, req idempotency.Reques
 		return s.settle(ctx, id, req, err)
 	}
 	return idempotency.Result{Response: resp}, nil
+}
+
+// checkAge judges req's key by the database's clock where its time counts.
+func (s *Store) checkAge(ctx context.Context, tx *transaction, req idempotency.Request) error {
+	if !req.KeyHasTime {
+		return nil
+	}
+	var now int64
+	if err := tx.StmtContext(ctx, s.stmts.clock).QueryRowContext(ctx).Scan(&now); err != nil {
+		return unavailable(err)
+	}
+	return req.CheckAge(time.UnixMilli(now))
 }
 
 // Transact implements [idempotency.Store].
@@ -132,7 +144,8 @@ func (s *Store) run(ctx context.Context, tx *transaction, work idempotency.Work[
 		}
 		return idempotency.Response{}, err
 	}
-	if _, err := tx.ExecContext(context.WithoutCancel(ctx), s.sql.unmark); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if _, err := tx.StmtContext(ctx, s.stmts.unmark).ExecContext(ctx); err != nil {
 		return idempotency.Response{}, fmt.Errorf("%w: %w", errEnded, err)
 	}
 	return resp, nil
@@ -148,7 +161,7 @@ func (s *Store) settle(ctx context.Context, id [16]byte, req idempotency.Request
 		return idempotency.Result{}, outcomeUnknown(errors.Join(cause, err))
 	}
 	defer tx.end()
-	rec, err := s.find(ctx, tx, id)
+	rec, err := find(ctx, tx.StmtContext(ctx, s.stmts.find), id)
 	switch {
 	case err != nil:
 		return idempotency.Result{}, outcomeUnknown(errors.Join(cause, err))
@@ -186,8 +199,8 @@ func (s *Store) begin(ctx context.Context, id [16]byte) (*transaction, error) {
 		return nil, errors.Join(ctx.Err(), err)
 	}
 	t := &transaction{Tx: tx, cancel: cancel}
-	if _, err = tx.ExecContext(ctx, s.sql.claim, id[:]); err == nil {
-		_, err = tx.ExecContext(ctx, s.sql.mark)
+	if _, err = tx.StmtContext(ctx, s.stmts.claim).ExecContext(ctx, id[:]); err == nil {
+		_, err = tx.StmtContext(ctx, s.stmts.mark).ExecContext(ctx)
 	}
 	if !stop() || err != nil {
 		t.end()

@@ -25,7 +25,7 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 	defer s.sweeping.Unlock()
 	var swept int64
 	for {
-		result, err := s.db.ExecContext(ctx, s.sql.sweep, sweepBatch)
+		result, err := s.db.ExecContext(ctx, s.texts.sweep, sweepBatch)
 		if err != nil {
 			return swept, fmt.Errorf("sqlstore: sweep: %w", err)
 		}
@@ -47,11 +47,11 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 
 // Lookup implements [idempotency.Keeper].
 func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
-	r, err := s.find(ctx, s.reader, id.ID())
+	r, err := find(ctx, s.stmts.read, id.ID())
 	if err != nil {
 		return idempotency.Record{}, err
 	}
-	if !r.stored || r.Identity != id {
+	if r == nil || r.Identity != id {
 		return idempotency.Record{}, idempotency.ErrNotFound
 	}
 	resp, err := r.response()
@@ -79,7 +79,7 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	if err != nil {
 		return err
 	}
-	result, err := s.db.ExecContext(ctx, s.sql.release, row[:], rec.CreatedAt.UnixMilli())
+	result, err := s.db.ExecContext(ctx, s.texts.release, row[:], rec.CreatedAt.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("sqlstore: release: %w", err)
 	}

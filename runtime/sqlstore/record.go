@@ -3,45 +3,40 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
-// record is what a database says of an id. Times are Unix milliseconds.
+// record is a row. Times are Unix milliseconds by the database's clock.
 type record struct {
-	now    int64 // the database's clock
-	stored bool  // whether there is a row; the rest is its content
 	idempotency.Identity
 	fingerprint        []byte
 	status             int
 	header, body       []byte
 	created, expiresAt int64
+	readAt             int64
 }
 
-// find reads the record of id, through a pool or in a transaction.
-func (s *Store) find(ctx context.Context, db interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, id [16]byte) (record, error) {
-	var (
-		r                            record
-		scope, operation, key        sql.NullString
-		status, createdAt, expiresAt sql.NullInt64
-	)
-	err := db.QueryRowContext(ctx, s.sql.find, id[:]).Scan(&r.now,
-		&scope, &operation, &key, &r.fingerprint, &status, &r.header, &r.body, &createdAt, &expiresAt)
-	if err != nil {
-		return record{}, fmt.Errorf("sqlstore: read the record: %w", err)
+// find reads the record of id with a statement of this name, in a transaction
+// or not. It returns nil where there is none.
+func find(ctx context.Context, stmt *sql.Stmt, id [16]byte) (*record, error) {
+	var r record
+	err := stmt.QueryRowContext(ctx, id[:]).Scan(&r.readAt, &r.Scope, &r.Operation, &r.Key,
+		&r.fingerprint, &r.status, &r.header, &r.body, &r.created, &r.expiresAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	r.stored = createdAt.Valid
-	r.Identity = idempotency.Identity{Scope: scope.String, Operation: operation.String, Key: key.String}
-	r.status, r.created, r.expiresAt = int(status.Int64), createdAt.Int64, expiresAt.Int64
-	return r, nil
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: read the record: %w", err)
+	}
+	return &r, nil
 }
 
-// live reports whether r decides a request.
-func (r *record) live() bool { return r.stored && r.now < r.expiresAt }
+// live reports whether there is a record and it decides a request.
+func (r *record) live() bool { return r != nil && r.readAt < r.expiresAt }
 
 // answer replays r to req, unless it belongs to another request. Two
 // identities that share an id are told apart here.
@@ -72,7 +67,7 @@ func (s *Store) insert(ctx context.Context, tx *transaction, id [16]byte, req id
 		body = []byte{}
 	}
 	retention := (req.Retention + time.Millisecond - 1).Milliseconds()
-	_, err := tx.ExecContext(ctx, s.sql.insert, id[:], req.Scope, req.Operation, req.Key,
+	_, err := tx.StmtContext(ctx, s.stmts.insert).ExecContext(ctx, id[:], req.Scope, req.Operation, req.Key,
 		req.Fingerprint[:], resp.Status, idempotency.MarshalHeader(resp.Header), body, retention)
 	return err
 }

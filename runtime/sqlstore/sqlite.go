@@ -30,8 +30,9 @@ func (sqlite) statements(table string) statements {
 		// busy_timeout. One that reads first fails at once when another has
 		// written since (SQLITE_BUSY_SNAPSHOT).
 		claim: r.Replace(`DELETE FROM $table WHERE id = ? AND expires_at <= $now`),
-		find: r.Replace(`SELECT c.now, r.scope, r.operation, r.idempotency_key, r.fingerprint, r.status, r.header, r.body, r.created_at, r.expires_at
-			FROM (SELECT $now AS now) AS c LEFT JOIN $table AS r ON r.id = ?`),
+		find: r.Replace(`SELECT $now, scope, operation, idempotency_key, fingerprint, status, header, body, created_at, expires_at
+			FROM $table WHERE id = ?`),
+		clock:  r.Replace(`SELECT $now`),
 		mark:   `SAVEPOINT idemgen_claim`,
 		unmark: `RELEASE idemgen_claim`,
 		insert: r.Replace(`INSERT INTO $table (id, scope, operation, idempotency_key, fingerprint, status, header, body, created_at, expires_at)

@@ -12,9 +12,10 @@ import (
 // Store keeps records in a table beside the business data. It is safe for
 // concurrent use.
 type Store struct {
-	db, reader   *sql.DB
+	db           *sql.DB
 	dialect      Dialect
-	sql          statements
+	texts        statements
+	stmts        prepared
 	claimTimeout time.Duration
 	claims       claims
 	sweeping     sync.Mutex
@@ -74,11 +75,16 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	} else if err := d.verifyReader(ctx, c.reader, c); err != nil {
 		return nil, err
 	}
+	texts := d.statements(c.table)
+	stmts, err := prepare(ctx, db, c.reader, texts)
+	if err != nil {
+		return nil, err
+	}
 	return &Store{
 		db:           db,
-		reader:       c.reader,
 		dialect:      d,
-		sql:          d.statements(c.table),
+		texts:        texts,
+		stmts:        stmts,
 		claimTimeout: c.claimTimeout,
 		claims:       claims{held: make(map[[16]byte]struct{})},
 	}, nil
