@@ -23,7 +23,7 @@ import (
 // some 700,000 values and are 60 deep.
 const (
 	maxBytes  = 64 << 20
-	maxCopies = 1_000_000 // values that aliases may add
+	maxCopies = 250_000 // values that aliases may add
 	maxDepth  = 1_000
 )
 

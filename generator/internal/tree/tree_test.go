@@ -1,0 +1,214 @@
+package tree
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// parse reads text that must be valid.
+func parse(t *testing.T, name, text string) Value {
+	t.Helper()
+	file, findings := Parse(name, []byte(text))
+	if len(findings) > 0 {
+		t.Fatalf("%v", findings)
+	}
+	return file.Root()
+}
+
+// Columns count characters, in YAML and in JSON.
+func TestPositions(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"a.yaml": "ä: {b: [1, {c: x}]}\n",
+		"b.yaml": "ä: {b: [1, {c: x}]}\r\n",
+		"c.yaml": "\ufeffä: {b: [1, {c: x}]}\n",
+		"d.json": "{\n\"ä\":{ \"b\"  :\t[1 , {\"c\":\"x\"}]}}",
+	} {
+		v := parse(t, name, text).Get("ä", "b").Items()[1].Get("c")
+		want := name + ":1:16"
+		if strings.HasSuffix(name, ".json") {
+			want = name + ":2:24"
+		}
+		if got := v.Pos().String(); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestTypes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"true": "a boolean", "yes": "a string", "on": "a string", `"true"`: "a string", "null": "null", "~": "null", "": "null",
+		"1": "a number", "1.5": "a number", "0x10": "a number", "2020-01-01": "a date", "[]": "a list", "{}": "an object",
+	} {
+		v := parse(t, "a.yaml", "x: "+text+"\n").Get("x")
+		if got := v.Kind(); got != want {
+			t.Errorf("%q is %s, want %s", text, got, want)
+		}
+		if _, ok := v.Bool(); ok != (want == "a boolean") {
+			t.Errorf("%q: Bool is %v", text, ok)
+		}
+	}
+	if n, ok := parse(t, "a.json", `{"x": 36}`).Get("x").Int(); n != 36 || !ok {
+		t.Errorf("Int of 36: %d %v", n, ok)
+	}
+	if s, _ := parse(t, "a.json", `{"x": "\ud83d\ude00\/"}`).Get("x").Str(); s != "😀/" {
+		t.Errorf("escapes of JSON: %q", s)
+	}
+}
+
+// Aliases and merge keys are gone after reading; what they brought in stands
+// where its text does.
+func TestAliases(t *testing.T) {
+	t.Parallel()
+	root := parse(t, "a.yaml", `base: &base
+  a: 1
+  b: 2
+more: &more {c: 3}
+one:
+  <<: *base
+  b: 4
+two:
+  <<: [*base, *more]
+three: *base
+`)
+	for path, want := range map[string]string{
+		"one a": "a.yaml:2:6", "one b": "a.yaml:7:6", "two c": "a.yaml:4:17", "three b": "a.yaml:3:6",
+	} {
+		if got := root.Get(strings.Fields(path)...).Pos().String(); got != want {
+			t.Errorf("%s is at %s, want %s", path, got, want)
+		}
+	}
+	if n := len(root.Get("one").Fields()); n != 2 {
+		t.Errorf("one has %d members, want 2", n)
+	}
+}
+
+// Hostile files are refused in bounded time.
+//
+// Covers GEN-18.
+func TestHostile(t *testing.T) {
+	t.Parallel()
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'n'; c++ {
+		p := string(c - 1)
+		bomb += string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+p+",", 10), ",") + "]\n"
+	}
+	for name, text := range map[string]string{
+		"bomb":         bomb,
+		"cycle":        "a: &a [*a]\n",
+		"merge cycle":  "a: &a\n  <<: *a\n",
+		"deep flow":    strings.Repeat("[", 100_000),
+		"deep block":   "a:\n" + strings.Repeat("- ", 5_000) + "x\n",
+		"deep json":    `{"a":` + strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000) + "}",
+		"object key":   "{a: 1}: 2\n",
+		"merge scalar": "<<: 1\n",
+		"NUL":          "a: \x00\n",
+		"no alias":     "a: *missing\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			if _, findings := Parse("a.yaml", []byte(text)); !findings.HasErrors() {
+				t.Error("no error")
+			}
+			// A bound that only a blow-up in size can pass.
+			if took := time.Since(start); took > time.Minute {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+func TestReadRefusesWhatIsNoFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, path := range []string{dir, filepath.Join(dir, "missing.yaml"), os.DevNull} {
+		if _, findings := Read(path); len(findings) != 1 || findings[0].Code != "file-unreadable" {
+			t.Errorf("%s: %v", path, findings)
+		}
+	}
+}
+
+// Values keep the place where their text stands: in the document, or in the
+// overlay, also where the overlay replaces a part of a value.
+func TestOverlayPositions(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	overlay := filepath.Join(dir, "o.yaml")
+	text := `overlay: 1.0.0
+info: {title: O, version: "1"}
+actions:
+  - target: $.a
+    update:
+      new: {x: 1}
+      old: changed
+      list: [2]
+  - target: $.gone
+    remove: true
+  - target: $.a
+    update: {base: {}}
+`
+	if err := os.WriteFile(overlay, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, findings := Parse(filepath.Join(dir, "s.yaml"), []byte("a:\n  old: {deep: 1}\n  base: &b {y: 1}\n  same: *b\n  list: [1]\ngone: 1\n"))
+	if len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	if findings := file.Overlay(overlay, true); len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	root := file.Root()
+	if root.Get("gone").Exists() {
+		t.Error("the removed member is still there")
+	}
+	for path, want := range map[string]string{
+		"a new x": "o.yaml:6:16", "a old": "o.yaml:7:12", "a base y": "s.yaml:3:16", "a same y": "s.yaml:3:16", "a": "s.yaml:2:3",
+	} {
+		pos := root.Get(strings.Fields(path)...).Pos()
+		pos.File = filepath.Base(pos.File)
+		if got := pos.String(); got != want {
+			t.Errorf("%s is at %s, want %s", path, got, want)
+		}
+	}
+	if items := root.Get("a", "list").Items(); len(items) != 2 || filepath.Base(items[1].Pos().File) != "o.yaml" || items[1].Pos().Line != 8 {
+		t.Errorf("list: %v", items)
+	}
+	if pos := root.Get("a").Field("new").Key.Pos(); filepath.Base(pos.File) != "o.yaml" || pos.Line != 6 {
+		t.Errorf("the key that the overlay brought is at %v", pos)
+	}
+}
+
+// Reading never panics, and what it accepts has positions inside the file.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"a: &a [1, *a]\n", "<<: {a: 1}\na: 2\n", `{"a": [1, "\u0041", null, true, 1e9]}`, "? [a]\n: b\n", "a: !!binary aGk=\n", "\ufeff{}", "--- a\n--- b\n", "%YAML 1.1\n---\na: yes\n",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		file, findings := Parse("a.yaml", []byte(text))
+		if findings.HasErrors() {
+			return
+		}
+		lines := strings.Count(text, "\n") + strings.Count(text, "\r") + strings.Count(text, "\u2028") + strings.Count(text, "\u2029") + strings.Count(text, "\u0085") + 2 // an absent value can stand behind the end
+		var walk func(Value)
+		walk = func(v Value) {
+			if pos := v.Pos(); pos.Line < 1 || pos.Line > lines || pos.Col < 1 {
+				t.Errorf("%s at %v of %d lines", v.Kind(), pos, lines)
+			}
+			for _, item := range v.Items() {
+				walk(item)
+			}
+			for _, f := range v.Fields() {
+				walk(f.Key)
+				walk(f.Value)
+			}
+		}
+		walk(file.Root())
+	})
+}
