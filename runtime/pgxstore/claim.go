@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,14 +30,18 @@ type conflict struct{ err error }
 func (c *conflict) Error() string { return c.err.Error() }
 func (c *conflict) Unwrap() error { return c.err }
 
-// connect takes a connection out of the pool. Every attempt ends with
-// [attempt.rollback] or [attempt.done].
-func (s *Store) connect(ctx context.Context) (*attempt, error) {
+// connect takes a connection out of the pool, and says until when the claim
+// must be answered. Every attempt ends with [attempt.rollback] or
+// [attempt.done].
+func (s *Store) connect(ctx context.Context) (*attempt, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
+	defer cancel()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return nil, unavailable("no database connection could be had", err)
+		return nil, time.Time{}, unavailable("no database connection could be had", err)
 	}
-	return &attempt{Store: s, conn: conn, pc: conn.Conn().PgConn()}, nil
+	deadline, _ := ctx.Deadline()
+	return &attempt{Store: s, conn: conn, pc: conn.Conn().PgConn()}, deadline, nil
 }
 
 // done gives the connection back. The pool closes one that is not idle.
@@ -51,13 +56,14 @@ func (a *attempt) rollback() {
 	case a.pc.IsBusy():
 		kill(a.pc)
 	case a.pc.TxStatus() != 'I':
-		ctx, cancel := context.WithTimeout(context.Background(), a.cfg.finishTimeout)
-		defer cancel()
 		// If this fails, the pool finds the transaction open and closes the
 		// connection, which ends the transaction as well.
-		_, _, _ = pipeline(ctx, a.pc, a.sql.rollback.with())
+		_, _, _ = pipeline(a.pc, a.finishBy(), a.sql.rollback.with())
 	}
 }
+
+// finishBy is when a commit or rollback that starts now must be answered.
+func (a *attempt) finishBy() time.Time { return time.Now().Add(a.cfg.finishTimeout) }
 
 // claim begins a transaction, tries to take the claim of id and reads its
 // record: one round trip. It does not judge what it finds. Where advisory
@@ -66,15 +72,15 @@ func (a *attempt) rollback() {
 //
 // The record is read by a statement of its own: one that took the lock and
 // read in one go could miss a record committed in between.
-func (a *attempt) claim(ctx context.Context, id idempotency.Identity) error {
+func (a *attempt) claim(deadline time.Time, id idempotency.Identity) error {
 	hash, lock := id.Hash()
 	row := a.sql.row.with(hash[:]).into(a.found)
 	var err error
 	if a.insertFirst {
-		_, _, err = pipeline(ctx, a.pc, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
+		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
 			a.sql.hold.with(hash[:]), a.sql.reserve.with(hash[:]), a.sql.restore.with(), row)
 	} else {
-		_, _, err = pipeline(ctx, a.pc, a.sql.begin.with(), a.sql.enter.with(encodeInt8(lock)).into(a.entered), row)
+		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enter.with(encodeInt8(lock)).into(a.entered), row)
 	}
 	switch {
 	case state(err) == stateLockTimeout:
@@ -103,8 +109,8 @@ func (a *attempt) entered(v [][]byte) error {
 }
 
 // begin begins a transaction without a claim.
-func (a *attempt) begin(ctx context.Context) error {
-	_, _, err := pipeline(ctx, a.pc, a.sql.begin.with(), a.sql.enterPlain.with().into(a.entered))
+func (a *attempt) begin(deadline time.Time) error {
+	_, _, err := pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enterPlain.with().into(a.entered))
 	if err != nil {
 		return unavailable("no transaction could be begun", err)
 	}

@@ -50,9 +50,7 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 			[]byte(req.Scope), []byte(req.Operation), []byte(req.Key), req.Fingerprint[:], header, nonNil(resp.Body)),
 		a.sql.commit.with())
 
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.finishTimeout)
-	defer cancel()
-	done, tag, err := pipeline(finish, a.pc, statements...)
+	done, tag, err := pipeline(a.pc, a.finishBy(), statements...)
 	a.rollback() // what is left of the transaction, if anything is
 	switch {
 	case err == nil && tag == "COMMIT":
@@ -74,10 +72,8 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 }
 
 // commit ends a transaction that has no claim.
-func (a *attempt) commit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.finishTimeout)
-	defer cancel()
-	_, tag, err := pipeline(ctx, a.pc, a.sql.commit.with())
+func (a *attempt) commit() error {
+	_, tag, err := pipeline(a.pc, a.finishBy(), a.sql.commit.with())
 	a.rollback()
 	switch {
 	case err == nil && tag == "COMMIT":

@@ -27,6 +27,9 @@ const (
 
 // state returns the SQLSTATE of err, or "" if the server did not send it.
 func state(err error) string {
+	if err == nil {
+		return "" // spares the common case an allocation
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code

@@ -11,15 +11,13 @@ import (
 
 // Lookup implements [idempotency.Keeper].
 func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
-	defer cancel()
-	a, err := s.connect(ctx)
+	a, deadline, err := s.connect(ctx)
 	if err != nil {
 		return idempotency.Record{}, err
 	}
 	defer a.done()
 	hash := id.ID()
-	if _, _, err := pipeline(ctx, a.pc, s.sql.row.with(hash[:]).into(a.found)); err != nil {
+	if _, _, err := pipeline(a.pc, deadline, s.sql.row.with(hash[:]).into(a.found)); err != nil {
 		return idempotency.Record{}, unavailable("the record could not be read", err)
 	}
 	r := a.record
@@ -55,7 +53,7 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 		}
 		switch {
 		case a.held:
-			return a.remove(ctx, id)
+			return a.remove(id)
 		case !a.live():
 			a.rollback()
 			return idempotency.ErrInFlight
@@ -69,15 +67,13 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 }
 
 // remove deletes the record that the claim has found, and commits.
-func (a *attempt) remove(ctx context.Context, id idempotency.Identity) error {
+func (a *attempt) remove(id idempotency.Identity) error {
 	if r := a.record; r == nil || r.placeholder() || r.Identity != id {
 		a.rollback()
 		return idempotency.ErrNotFound
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.finishTimeout)
-	defer cancel()
 	hash := id.ID()
-	_, _, err := pipeline(ctx, a.pc, a.sql.release.with(hash[:]), a.sql.commit.with())
+	_, _, err := pipeline(a.pc, a.finishBy(), a.sql.release.with(hash[:]), a.sql.commit.with())
 	a.rollback()
 	if err != nil {
 		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
@@ -104,7 +100,7 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 
 // sweepBatch deletes one batch, or nothing while another sweeper does.
 func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
-	a, err := s.connect(ctx)
+	a, deadline, err := s.connect(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -117,17 +113,17 @@ func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
 			return nil
 		}))
 	}
-	if _, _, err := pipeline(ctx, a.pc, begin...); err != nil {
+	if _, _, err := pipeline(a.pc, deadline, begin...); err != nil {
 		return 0, unavailable("the sweep could not begin", err)
 	}
 	if !alone {
 		return 0, nil
 	}
-	_, tag, err := pipeline(ctx, a.pc, s.sql.sweep.with())
+	_, tag, err := pipeline(a.pc, time.Time{}, s.sql.sweep.with())
 	if err != nil {
 		return 0, unavailable("the sweep failed", err)
 	}
-	if _, _, err := pipeline(ctx, a.pc, s.sql.commit.with()); err != nil {
+	if _, _, err := pipeline(a.pc, a.finishBy(), s.sql.commit.with()); err != nil {
 		return 0, unavailable("the sweep could not be committed", err)
 	}
 	return pgconn.NewCommandTag(tag).RowsAffected(), nil

@@ -102,15 +102,23 @@ func (s *Store) try(ctx context.Context, req idempotency.Request, work idempoten
 	return a.complete(ctx, req, resp)
 }
 
-// claimed connects and claims, both within the claim timeout.
+// claimed connects and claims, both within the claim timeout. A caller who goes
+// away meanwhile is noticed when the server has answered.
 func (s *Store) claimed(ctx context.Context, id idempotency.Identity) (*attempt, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
-	defer cancel()
-	a, err := s.connect(ctx)
+	a, deadline, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.claim(ctx, id); err != nil {
+	return a.begun(ctx, a.claim(deadline, id))
+}
+
+// begun returns a, or rolls it back if its first pipeline has failed or the
+// caller has gone.
+func (a *attempt) begun(ctx context.Context, err error) (*attempt, error) {
+	if err == nil && ctx.Err() != nil {
+		err = unavailable("the request was cancelled before its handler ran", context.Cause(ctx))
+	}
+	if err != nil {
 		a.rollback()
 		return nil, err
 	}
@@ -121,8 +129,11 @@ func (s *Store) claimed(ctx context.Context, id idempotency.Identity) (*attempt,
 // trip of its own and is not guarded against a COMMIT that work sends as text
 // together with another BEGIN.
 func (s *Store) Transact(ctx context.Context, work idempotency.Work[pgx.Tx]) (idempotency.Response, error) {
-	a, err := s.begun(ctx)
+	a, deadline, err := s.connect(ctx)
 	if err != nil {
+		return idempotency.Response{}, err
+	}
+	if a, err = a.begun(ctx, a.begin(deadline)); err != nil {
 		return idempotency.Response{}, err
 	}
 	resp, err := a.run(ctx, work)
@@ -132,22 +143,7 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[pgx.Tx]) (id
 	if err != nil {
 		return idempotency.Response{}, err
 	}
-	return resp, a.commit(ctx)
-}
-
-// begun connects and begins a transaction without a claim.
-func (s *Store) begun(ctx context.Context) (*attempt, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
-	defer cancel()
-	a, err := s.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.begin(ctx); err != nil {
-		a.rollback()
-		return nil, err
-	}
-	return a, nil
+	return resp, a.commit()
 }
 
 // check refuses requests that could not be stored after they have run.

@@ -2,8 +2,6 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -41,7 +39,7 @@ type session struct {
 	// transaction mode it does not: each transaction may meet another process.
 	direct   bool
 	mixed    bool // prepared statements got lost all the same
-	prepared []*statement
+	prepared map[string]bool // by name
 }
 
 // met records which server process has answered on the connection. A pooler
@@ -58,7 +56,7 @@ func sessionOf(pc *pgconn.PgConn) *session {
 	if s, ok := pc.CustomData()[customData].(*session); ok {
 		return s
 	}
-	s := &session{}
+	s := &session{prepared: make(map[string]bool)}
 	pc.CustomData()[customData] = s
 	return s
 }
@@ -74,42 +72,42 @@ func (e *lostError) Unwrap() error { return e.err }
 // round trip. It returns how many statements were carried out and the tag of
 // the last one. An error of the server skips the statements after it and comes
 // back as a [*pgconn.PgError], an error of a row function as it is; every other
-// error, the end of ctx included, is a [*lostError], and then the connection
-// is closed.
+// error is a [*lostError], and then the connection is closed. So it is when
+// there is no answer by deadline; the zero time sets none.
 //
 // pgx's own batches do the same with more work: they describe each statement,
-// and prepare under names that a pooler in transaction mode mixes up.
-func pipeline(ctx context.Context, pc *pgconn.PgConn, statements ...bound) (done int, tag string, err error) {
-	release, err := limit(ctx, pc)
-	if err != nil {
+// prepare under names that a pooler in transaction mode mixes up, and watch a
+// context for each message.
+func pipeline(pc *pgconn.PgConn, deadline time.Time, statements ...bound) (done int, tag string, err error) {
+	done, tag, err = exchange(pc, deadline, statements)
+	if _, lost := err.(*lostError); lost {
+		kill(pc)
+	}
+	return done, tag, err
+}
+
+func exchange(pc *pgconn.PgConn, deadline time.Time, statements []bound) (done int, tag string, err error) {
+	conn := pc.Conn()
+	if err := conn.SetDeadline(deadline); err != nil {
 		return 0, "", &lostError{err}
 	}
-	defer func() {
-		if ctxErr := release(); ctxErr != nil && err != nil {
-			err = &lostError{ctxErr}
-		}
-		if lost := (*lostError)(nil); errors.As(err, &lost) {
-			kill(pc)
-		}
-	}()
-
 	s := sessionOf(pc)
-	parsing := send(pc.Frontend(), s, statements)
+	preparing := send(pc.Frontend(), s, statements)
 	if err := pc.Frontend().Flush(); err != nil {
 		return 0, "", &lostError{err}
 	}
 	var failure error
 	for {
-		msg, err := pc.ReceiveMessage(context.Background()) // limit interrupts it
+		msg, err := pc.ReceiveMessage(context.Background()) // the deadline ends it
 		if err != nil {
 			return done, tag, &lostError{err}
 		}
 		switch msg := msg.(type) {
 		case *pgproto3.ParseComplete:
-			if s.direct {
-				s.prepared = append(s.prepared, parsing[0])
+			if len(preparing) > 0 {
+				s.prepared[preparing[0]] = true
+				preparing = preparing[1:]
 			}
-			parsing = parsing[1:]
 		case *pgproto3.DataRow:
 			if row := statements[done].row; row != nil && failure == nil {
 				failure = row(msg.Values)
@@ -123,22 +121,27 @@ func pipeline(ctx context.Context, pc *pgconn.PgConn, statements ...bound) (done
 				s.direct, s.mixed = false, true
 			}
 		case *pgproto3.ReadyForQuery:
+			if err := conn.SetDeadline(time.Time{}); err != nil {
+				return done, tag, &lostError{err}
+			}
 			return done, tag, failure
 		}
 	}
 }
 
-// send queues the messages of statements and returns those that the server
-// will parse, in order.
-func send(f *pgproto3.Frontend, s *session, statements []bound) (parsing []*statement) {
+// send queues the messages of statements and returns the names of those that
+// the server will prepare, in order.
+func send(f *pgproto3.Frontend, s *session, statements []bound) (preparing []string) {
 	for _, st := range statements {
-		name := ""
+		var name string
 		if s.direct {
 			name = st.name
 		}
-		if !s.direct || !slices.Contains(s.prepared, st.statement) {
+		if !s.direct || !s.prepared[name] {
 			f.SendParse(&pgproto3.Parse{Name: name, Query: st.sql, ParameterOIDs: st.oids})
-			parsing = append(parsing, st.statement)
+			if s.direct {
+				preparing = append(preparing, name)
+			}
 		}
 		f.SendBind(&pgproto3.Bind{
 			PreparedStatement:    name,
@@ -149,42 +152,11 @@ func send(f *pgproto3.Frontend, s *session, statements []bound) (parsing []*stat
 		f.SendExecute(&pgproto3.Execute{})
 	}
 	f.SendSync(&pgproto3.Sync{})
-	return parsing
+	return preparing
 }
 
 // binaryFormat asks for the binary format in every column.
 var binaryFormat = [1]int16{1}
-
-// limit ends the connection's reads and writes when ctx ends. The returned
-// function takes the limit away and says why it struck, if it did. It does by
-// deadlines what pgconn does for every message: here once for a pipeline.
-func limit(ctx context.Context, pc *pgconn.PgConn) (release func() error, err error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	conn := pc.Conn()
-	deadline, bounded := ctx.Deadline()
-	if bounded {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return nil, err
-		}
-	}
-	struck := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = conn.SetDeadline(time.Unix(1, 0)) // a connection that refuses is broken anyway
-		close(struck)
-	})
-	return func() error {
-		if !stop() {
-			<-struck
-			return context.Cause(ctx)
-		}
-		if bounded {
-			return conn.SetDeadline(time.Time{})
-		}
-		return nil
-	}, nil
-}
 
 // kill ends a connection whose state is unknown. The pool replaces it.
 func kill(pc *pgconn.PgConn) {
