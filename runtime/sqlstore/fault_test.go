@@ -10,7 +10,7 @@ import (
 )
 
 // faults is the driver with a hook at the ends of a transaction, where a test
-// can fail the call, lose its answer or kill the process.
+// can fail the call, lose its answer, kill the process or be another one.
 type faults struct {
 	dsn  string
 	hook func(moment) error
@@ -24,6 +24,7 @@ const (
 	inWork       moment = "in work" // not the driver's: work itself
 	beforeCommit moment = "before COMMIT"
 	afterCommit  moment = "after COMMIT"
+	beforeExec   moment = "before a statement that is not prepared"
 )
 
 func openFaults(t testing.TB, file string, hook func(moment) error) *sql.DB {
@@ -64,6 +65,13 @@ func (c faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 	}
 	tx, err := c.conn.BeginTx(ctx, opts)
 	return faultyTx{tx, c.hook}, err
+}
+
+func (c faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.hook(beforeExec); err != nil {
+		return nil, err
+	}
+	return c.conn.ExecContext(ctx, query, args)
 }
 
 type faultyTx struct {

@@ -204,6 +204,76 @@ func TestCollision(t *testing.T) {
 	}
 }
 
+// Release deletes the record that was there when it was called, not one that
+// another process has stored since.
+//
+// Covers CON-16.
+func TestReleaseSparesNewRecord(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "test.db")
+	db := openDB(t, file, wal, 0)
+	prepare(t, db)
+	other := newStore(t, db)
+	store := func(body string) {
+		t.Helper()
+		if _, err := other.Execute(t.Context(), request("k"), func(context.Context, *sql.Tx) (idempotency.Response, error) { return created(body), nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store("first")
+	if _, err := db.Exec(`UPDATE idempotency_keys SET created_at = created_at - 1000`); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, openFaults(t, file, func(at moment) error {
+		if at == beforeExec {
+			if err := other.Release(t.Context(), request("k").Identity); err != nil {
+				t.Error(err)
+			}
+			store("second")
+		}
+		return nil
+	}))
+	if err := s.Release(t.Context(), request("k").Identity); !errors.Is(err, idempotency.ErrNotFound) {
+		t.Errorf("Release: %v, want %v", err, idempotency.ErrNotFound)
+	}
+	if rec, err := s.Lookup(t.Context(), request("k").Identity); err != nil || string(rec.Response.Body) != "second" {
+		t.Errorf("Lookup: body %q, error %v; want the new record", rec.Response.Body, err)
+	}
+}
+
+// Work that calls its own store is told so, instead of waiting for itself.
+//
+// Covers CON-15.
+func TestNestedIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 1)
+	prepare(t, db)
+	s := newStore(t, db)
+	for name, outer := range map[string]func(work idempotency.Work[*sql.Tx]) error{
+		"Execute": func(work idempotency.Work[*sql.Tx]) error {
+			_, err := s.Execute(t.Context(), request("outer"), work)
+			return err
+		},
+		"Transact": func(work idempotency.Work[*sql.Tx]) error {
+			_, err := s.Transact(t.Context(), work)
+			return err
+		},
+	} {
+		err := outer(func(ctx context.Context, _ *sql.Tx) (idempotency.Response, error) {
+			if _, err := s.Execute(ctx, request("inner"), never(t)); err == nil || !strings.Contains(err.Error(), "one transaction at a time") {
+				t.Errorf("Execute in %s: %v", name, err)
+			}
+			if _, err := s.Transact(ctx, never(t)); err == nil || !strings.Contains(err.Error(), "one transaction at a time") {
+				t.Errorf("Transact in %s: %v", name, err)
+			}
+			return created("outer"), nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A record that cannot be read is an error: neither replayed nor executed again.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()

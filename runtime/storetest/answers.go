@@ -69,6 +69,38 @@ func replayIsByteForByte[Tx any](s *suite[Tx]) {
 	}
 }
 
+// Nobody who changes an answer in memory changes the record.
+func answersAreCopies[Tx any](s *suite[Tx]) {
+	req := request("k")
+	spoil := func(resp idempotency.Response) {
+		resp.Body[0] = 'X'
+		resp.Header["Content-Type"][0] = "changed"
+		resp.Header.Set("X-Added", "by the caller")
+	}
+	given := answer("first")
+	res, err := s.Store.Execute(s.ctx, req, s.work(given))
+	if err != nil {
+		s.Fatalf("Execute: %v", err)
+	}
+	spoil(res.Response)
+	spoil(given)
+	for range 2 {
+		res, err := s.Store.Execute(s.ctx, req, s.never)
+		if err != nil {
+			s.Fatalf("Execute: %v", err)
+		}
+		s.same(res.Response, answer("first"))
+		spoil(res.Response)
+	}
+	rec, err := s.Store.Lookup(s.ctx, req.Identity)
+	if err != nil {
+		s.Fatalf("Lookup: %v", err)
+	}
+	spoil(rec.Response)
+	rec.Fingerprint[1]++
+	s.replays(s.Store, req, answer("first"))
+}
+
 // The fingerprint is compared wherever a record is found. One that was
 // written under another version and cannot be computed again is a mismatch.
 //

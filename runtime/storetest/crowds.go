@@ -36,7 +36,7 @@ func (s *suite[Tx]) untilAnswered(st Store[Tx], req idempotency.Request, body st
 //
 // Covers CON-01, CON-02, CON-08, STO-18.
 func concurrency[Tx any](s *suite[Tx]) {
-	const clients, keys, duplicates = 16, 20, 10
+	const clients, keys, duplicates = 32, 20, 10
 	attempts := make([]int, 0, keys*duplicates)
 	for i := range keys * duplicates {
 		attempts = append(attempts, i%keys)

@@ -197,7 +197,7 @@ func cancelledDuring[Tx any](s *suite[Tx]) {
 // After a serialization failure work runs again, three times at most, and
 // leaves one effect.
 //
-// Covers ERR-07, STO-08, STO-19.
+// Covers ERR-07, ERR-08, STO-08, STO-19.
 func rerun[Tx any](h Harness[Tx]) func(*suite[Tx]) {
 	return func(s *suite[Tx]) {
 		if h.Conflict == nil {
@@ -226,6 +226,18 @@ func rerun[Tx any](h Harness[Tx]) func(*suite[Tx]) {
 		}
 		s.replays(s.Store, request("twice"), answer("rerun"))
 		s.wantEffects("rerun", 1)
+
+		// Work that has made an effect elsewhere is not run again.
+		once := conflicts(1)
+		_, _, err = idempotency.Do(s.ctx, s.Store, request("no-rerun"), func(ctx context.Context, tx Tx) (string, error) {
+			idempotency.NoRerun(ctx)
+			_, err := once(ctx, tx)
+			return "done", err
+		})
+		if !errors.Is(err, idempotency.ErrUnavailable) || s.runs.Load() != 1 {
+			s.Errorf("Do with NoRerun: %v after %d runs, want %v after 1", err, s.runs.Load(), idempotency.ErrUnavailable)
+		}
+		s.wantNoRecord(request("no-rerun").Identity)
 
 		_, err = s.Store.Transact(s.ctx, conflicts(1))
 		if !errors.Is(err, idempotency.ErrUnavailable) || s.runs.Load() != 1 {

@@ -71,6 +71,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 	}{
 		{"FirstThenReplay", firstThenReplay[Tx]},
 		{"ReplayIsByteForByte", replayIsByteForByte[Tx]},
+		{"AnswersAreCopies", answersAreCopies[Tx]},
 		{"Mismatch", mismatch[Tx]},
 		{"InFlight", inFlight[Tx]},
 		{"ReplicaSharesRecords", replicaSharesRecords[Tx]},
