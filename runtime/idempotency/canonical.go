@@ -2,6 +2,8 @@ package idempotency
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,9 +35,8 @@ type canonicalizer struct {
 	doc       []byte   // the values, members as they came
 	objects   []object // those that emit has to look at, in the order of doc
 	unordered []span   // the members of unordered objects, in order
-
-	open   []member // the members so far of objects that are not complete
-	folded []byte   // the folded names of open
+	open      []member // the members so far of objects that are not complete
+	order     []rank   // of the members of one object
 
 	// pointers are JSON Pointers (RFC 6901), each cut to what is left of it
 	// below a value that is being read.
@@ -51,7 +52,14 @@ type span struct {
 
 type member struct {
 	span
-	foldStart, foldEnd int // in folded
+	nameEnd int    // in doc; the name begins behind the quote at start
+	prefix  uint64 // of the folded name
+}
+
+// rank is what members are ordered by, small because it is moved about.
+type rank struct {
+	prefix uint64
+	member int // in open
 }
 
 type object struct {
@@ -76,7 +84,7 @@ const (
 func (c *canonicalizer) canonicalize(dst, src []byte, pointers []string, include bool) ([]byte, error) {
 	c.src, c.at, c.depth = src, 0, 0
 	c.doc, c.objects, c.unordered = c.doc[:0], c.objects[:0], c.unordered[:0]
-	c.open, c.folded = c.open[:0], c.folded[:0]
+	c.open = c.open[:0]
 	c.pointers, c.include = append(c.pointers[:0], pointers...), include
 	defer func() { c.src = nil }()
 
@@ -131,31 +139,33 @@ func (c *canonicalizer) object(sel selection) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
-	self, firstOpen, firstFolded := len(c.objects), len(c.open), len(c.folded)
+	self, firstOpen := len(c.objects), len(c.open)
 	c.objects = append(c.objects, object{start: len(c.doc)})
 	ordered := true
 	for more := c.peek() != '}'; more; {
-		before := c.mark()
-		name, err := c.name()
+		m := member{span: span{start: len(c.doc), object: len(c.objects)}}
+		if err := c.name(); err != nil {
+			return err
+		}
+		m.nameEnd = len(c.doc) - 1
+		name := c.doc[m.start+1 : m.nameEnd]
+		m.prefix = foldedPrefix(name)
+		below, counts := c.descend(sel, name)
+		err := c.value(below)
 		if err != nil {
 			return err
 		}
-		m := member{span: span{start: before.doc, object: before.objects}, foldStart: len(c.folded)}
-		c.folded = appendFolded(c.folded, name)
-		m.foldEnd = len(c.folded)
-		below, counts := c.descend(sel, name)
-		if err := c.value(below); err != nil {
-			return err
+		if below != (selection{}) {
+			c.pointers = c.pointers[:below.first]
 		}
-		c.pointers = c.pointers[:before.pointers]
 		if counts {
 			m.end = len(c.doc)
-			if last := len(c.open) - 1; last >= firstOpen && c.compare(c.open[last], m) > 0 {
-				ordered = false
-			}
 			c.open = append(c.open, m)
+			if last := len(c.open) - 1; ordered && last > firstOpen {
+				ordered = c.compare(rank{c.open[last-1].prefix, last - 1}, rank{m.prefix, last}) < 0
+			}
 		} else {
-			c.drop(before)
+			c.doc, c.objects = c.doc[:m.start], c.objects[:m.object]
 		}
 		if more, err = c.more('}'); err != nil {
 			return err
@@ -165,43 +175,49 @@ func (c *canonicalizer) object(sel selection) error {
 	o.end, o.next = len(c.doc), len(c.objects)
 	switch {
 	case !ordered:
-		members := c.open[firstOpen:]
-		slices.SortFunc(members, c.compare)
+		c.order = c.order[:0]
+		for i := firstOpen; i < len(c.open); i++ {
+			c.order = append(c.order, rank{c.open[i].prefix, i})
+		}
+		slices.SortFunc(c.order, c.compare)
 		o.first = len(c.unordered)
-		for _, m := range members {
-			c.unordered = append(c.unordered, m.span)
+		for _, r := range c.order {
+			c.unordered = append(c.unordered, c.open[r.member].span)
 		}
 		o.last = len(c.unordered)
 	case o.next == self+1: // nothing in it is unordered
 		c.objects = c.objects[:self]
 	}
-	c.open, c.folded = c.open[:firstOpen], c.folded[:firstFolded]
+	c.open = c.open[:firstOpen]
 	c.leave('}')
 	return nil
 }
 
 // compare orders members by folded name, and those of one name as they came.
-func (c *canonicalizer) compare(a, b member) int {
-	if n := bytes.Compare(c.folded[a.foldStart:a.foldEnd], c.folded[b.foldStart:b.foldEnd]); n != 0 {
+func (c *canonicalizer) compare(a, b rank) int {
+	if a.prefix != b.prefix {
+		return cmp.Compare(a.prefix, b.prefix)
+	}
+	x, y := &c.open[a.member], &c.open[b.member]
+	if n := compareFolded(c.doc[x.start+1:x.nameEnd], c.doc[y.start+1:y.nameEnd]); n != 0 {
 		return n
 	}
-	return a.start - b.start
+	return cmp.Compare(a.member, b.member)
 }
 
-// name reads a member's name and colon. The name is valid until doc grows.
-func (c *canonicalizer) name() ([]byte, error) {
-	start := len(c.doc)
+// name reads a member's name and colon.
+func (c *canonicalizer) name() error {
 	if c.peek() != '"' {
-		return nil, c.unexpected()
+		return c.unexpected()
 	}
 	if err := c.string(); err != nil {
-		return nil, err
+		return err
 	}
 	if c.peek() != ':' {
-		return nil, c.unexpected()
+		return c.unexpected()
 	}
 	c.at++
-	return c.doc[start+1 : len(c.doc)-1], nil
+	return nil
 }
 
 func (c *canonicalizer) array(sel selection) error {
@@ -209,7 +225,7 @@ func (c *canonicalizer) array(sel selection) error {
 		return err
 	}
 	for i, more := 0, c.peek() != ']'; more; i++ {
-		before := c.mark()
+		start, firstObject := len(c.doc), len(c.objects)
 		below, counts := selection{}, true
 		if sel != (selection{}) {
 			below, counts = c.descend(sel, strconv.AppendInt(nil, int64(i), 10))
@@ -218,9 +234,11 @@ func (c *canonicalizer) array(sel selection) error {
 		if err != nil {
 			return err
 		}
-		c.pointers = c.pointers[:before.pointers]
+		if below != (selection{}) {
+			c.pointers = c.pointers[:below.first]
+		}
 		if !counts {
-			c.drop(before)
+			c.doc, c.objects = c.doc[:start], c.objects[:firstObject]
 		}
 		if more, err = c.more(']'); err != nil {
 			return err
@@ -261,7 +279,7 @@ func (c *canonicalizer) leave(closing byte) {
 }
 
 // descend returns which pointers concern the member or element called name,
-// and whether any of it counts. The caller cuts c.pointers afterwards.
+// and whether any of it counts. The caller takes them off c.pointers again.
 func (c *canonicalizer) descend(sel selection, name []byte) (below selection, counts bool) {
 	if sel == (selection{}) {
 		return selection{}, true
@@ -272,7 +290,10 @@ func (c *canonicalizer) descend(sel selection, name []byte) (below selection, co
 		if i := strings.IndexByte(token, '/'); i >= 0 {
 			token, rest = token[:i], token[i:]
 		}
-		if !bytes.EqualFold(name, []byte(pointerEscapes.Replace(token))) {
+		if strings.Contains(token, "~") {
+			token = pointerEscapes.Replace(token)
+		}
+		if !bytes.EqualFold(name, []byte(token)) {
 			continue
 		}
 		if rest == "" {
@@ -288,51 +309,39 @@ func (c *canonicalizer) descend(sel selection, name []byte) (below selection, co
 
 var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
 
-// mark is a place to go back to.
-type mark struct{ doc, objects, unordered, folded, pointers int }
-
-func (c *canonicalizer) mark() mark {
-	return mark{len(c.doc), len(c.objects), len(c.unordered), len(c.folded), len(c.pointers)}
-}
-
-// drop forgets what was read since m.
-func (c *canonicalizer) drop(m mark) {
-	c.doc, c.objects, c.unordered, c.folded = c.doc[:m.doc], c.objects[:m.objects], c.unordered[:m.unordered], c.folded[:m.folded]
-}
-
 // string reads a string as encoding/json does: a surrogate without its other
 // half and each byte that is not UTF-8 become U+FFFD.
 func (c *canonicalizer) string() error {
 	c.doc = append(c.doc, '"')
-	c.at++
-	from := c.at // what is not yet in doc
-	for c.at < len(c.src) {
-		switch b := c.src[c.at]; {
+	from := c.at + 1 // what is not yet in doc
+	for at := from; at < len(c.src); {
+		switch b := c.src[at]; {
 		case b == '"':
-			c.doc = append(c.doc, c.src[from:c.at]...)
-			c.doc = append(c.doc, valueEnd)
-			c.at++
+			c.doc = append(append(c.doc, c.src[from:at]...), valueEnd)
+			c.at = at + 1
 			return nil
 		case b == '\\':
-			c.doc = append(c.doc, c.src[from:c.at]...)
+			c.doc = append(c.doc, c.src[from:at]...)
+			c.at = at
 			if err := c.escape(); err != nil {
 				return err
 			}
-			from = c.at
+			at, from = c.at, c.at
 		case b < ' ':
+			c.at = at
 			return c.unexpected()
 		case b < utf8.RuneSelf:
-			c.at++
+			at++
 		default:
-			r, size := utf8.DecodeRune(c.src[c.at:])
+			r, size := utf8.DecodeRune(c.src[at:])
 			if r == utf8.RuneError && size == 1 {
-				c.doc = append(c.doc, c.src[from:c.at]...)
-				c.doc = utf8.AppendRune(c.doc, utf8.RuneError)
-				from = c.at + 1
+				c.doc = utf8.AppendRune(append(c.doc, c.src[from:at]...), r)
+				from = at + 1
 			}
-			c.at += size
+			at += size
 		}
 	}
+	c.at = len(c.src)
 	return c.unexpected()
 }
 
@@ -494,30 +503,63 @@ func (c *canonicalizer) unexpected() error {
 	return fmt.Errorf("not JSON at byte %d", c.at)
 }
 
-// appendFolded appends name as encoding/json compares it: names that differ in
-// case alone become the same.
-func appendFolded(dst, name []byte) []byte {
-	for i := 0; i < len(name); {
-		if b := name[i]; b < utf8.RuneSelf {
-			if 'a' <= b && b <= 'z' {
-				b -= 'a' - 'A'
-			}
-			dst = append(dst, b)
-			i++
-			continue
+// compareFolded orders names as encoding/json compares them: names that differ
+// in case alone are the same.
+func compareFolded(a, b []byte) int {
+	for len(a) > 0 && len(b) > 0 {
+		runeA, sizeA := firstFolded(a)
+		runeB, sizeB := firstFolded(b)
+		if runeA != runeB {
+			return cmp.Compare(runeA, runeB)
 		}
-		r, size := utf8.DecodeRune(name[i:])
-		dst = utf8.AppendRune(dst, smallestFold(r))
-		i += size
+		a, b = a[sizeA:], b[sizeB:]
 	}
-	return dst
+	return cmp.Compare(len(a), len(b))
 }
 
-// smallestFold returns the first of all runes that differ from r in case alone.
-func smallestFold(r rune) rune {
-	smallest := r
-	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-		smallest = min(smallest, next)
+// foldedPrefix returns the first 8 bytes of a folded name as a number. Numbers
+// that differ are ordered as compareFolded orders the names.
+func foldedPrefix(name []byte) uint64 {
+	var ascii uint64
+	for i := range 8 {
+		ascii <<= 8
+		if i < len(name) {
+			if name[i] >= utf8.RuneSelf {
+				return foldedPrefixUTF8(name)
+			}
+			ascii |= uint64(foldedASCII(name[i]))
+		}
 	}
-	return smallest
+	return ascii
+}
+
+func foldedPrefixUTF8(name []byte) uint64 {
+	var b [8 + utf8.UTFMax]byte
+	for n := 0; n < 8 && len(name) > 0; {
+		r, size := firstFolded(name)
+		n += utf8.EncodeRune(b[n:], r)
+		name = name[size:]
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// firstFolded returns the first of all runes that differ in case alone from
+// the rune at the start of name, and the size of the latter.
+func firstFolded(name []byte) (rune, int) {
+	if name[0] < utf8.RuneSelf {
+		return rune(foldedASCII(name[0])), 1
+	}
+	r, size := utf8.DecodeRune(name)
+	first := r
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		first = min(first, next)
+	}
+	return first, size
+}
+
+func foldedASCII(b byte) byte {
+	if 'a' <= b && b <= 'z' {
+		return b - ('a' - 'A')
+	}
+	return b
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -120,8 +119,8 @@ func (r *FingerprintRule) pointers() (pointers []string, include bool) {
 // resolved, the whole path counts.
 func appendPath(b []byte, template, escaped string) []byte {
 	missing := 0
-	for segment := range strings.SplitSeq(template, "/") {
-		if segment != "" {
+	for i := range len(template) {
+		if template[i] != '/' && (i == 0 || template[i-1] == '/') {
 			missing++
 		}
 	}
@@ -242,43 +241,41 @@ const (
 	rawBody       = 'r'
 )
 
-// appendBody appends the media type and the body. It comes last, so the body
-// needs no frame.
+// appendBody appends the media type and the body, unless the rule includes
+// nothing of it. It comes last, so the body needs no frame.
 func (s *fingerprintScratch) appendBody(b []byte, op *Operation, in fingerprintInput) ([]byte, error) {
-	rule := &op.Fingerprint
+	pointers, include := op.Fingerprint.pointers()
 	kind, typeVisible := bodyOf(op, in.ContentType)
-	pointers, include := rule.pointers()
-	ignored := include && len(pointers) == 0
-	if !ignored {
-		b = appendContentType(b, in.ContentType, kind, typeVisible)
-	}
-	// Decoders take a JSON body of white space for none.
-	if len(in.Body) == 0 || kind == BodyJSON && len(bytes.Trim(in.Body, " \t\r\n")) == 0 {
-		return append(b, noBody), nil
-	}
+	whole := appendContentType(b, in.ContentType, kind, typeVisible)
+	head := len(whole)
+	var err error
 	switch {
-	case kind == BodyJSON && !rule.Raw:
-		whole, err := s.json.canonicalize(append(b, canonicalBody), in.Body, pointers, include)
-		if err != nil {
+	case len(in.Body) == 0 || kind == BodyJSON && len(bytes.TrimLeft(in.Body, " \t\r\n")) == 0:
+		whole = append(whole, noBody) // decoders take a JSON body of white space for none
+	case kind == BodyJSON:
+		if whole, err = s.json.canonicalize(append(whole, canonicalBody), in.Body, pointers, include); err != nil {
 			return b, bodyInvalid("the body is not exactly one JSON value", err)
 		}
-		if ignored {
-			return b, nil
+		if op.Fingerprint.Raw {
+			whole = appendRaw(whole[:head], in.Body)
 		}
-		return whole, nil
-	case kind == BodyJSON && !json.Valid(in.Body):
-		return b, bodyInvalid("the body is not exactly one JSON value", nil)
-	case ignored:
-		return b, nil
-	case kind == BodyMultipart && !rule.Raw:
-		whole, err := appendMultipart(append(b, multipartBody), in.ContentType, in.Body)
-		if err != nil {
+	case kind == BodyMultipart && !op.Fingerprint.Raw:
+		if whole, err = appendMultipart(append(whole, multipartBody), in.ContentType, in.Body); err != nil {
 			return b, bodyInvalid("the body is not valid multipart", err)
 		}
-		return whole, nil
+	default:
+		whole = appendRaw(whole, in.Body)
 	}
-	sum := sha256.Sum256(in.Body) // rather than a copy of a large body
-	return append(append(b, rawBody), sum[:]...), nil
+	if include && len(pointers) == 0 {
+		return b, nil // nothing of the body counts, but it must be one
+	}
+	return whole, nil
+}
+
+// appendRaw appends the hash of a body, rather than a copy of a large one.
+func appendRaw(b, body []byte) []byte {
+	sum := sha256.Sum256(body)
+	return append(append(b, rawBody), sum[:]...)
 }
 
 func bodyInvalid(detail string, err error) error {
