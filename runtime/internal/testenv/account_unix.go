@@ -29,7 +29,7 @@ func makeDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, os.Chown(dir, uid, gid)
+	return dir, os.Chown(dir, int(uid), int(gid))
 }
 
 // asServerAccount lowers a root process's privileges for cmd, and keeps the
@@ -44,17 +44,21 @@ func asServerAccount(cmd *exec.Cmd) {
 		cmd.Err = err
 		return
 	}
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
 }
 
-func serverIDs() (uid, gid int, err error) {
+func serverIDs() (uid, gid uint32, err error) {
 	account, err := user.Lookup(serverAccount)
 	if err != nil {
 		return 0, 0, fmt.Errorf("servers cannot run as root: %w", err)
 	}
-	if uid, err = strconv.Atoi(account.Uid); err != nil {
-		return 0, 0, err
+	ids := [2]uint32{}
+	for i, text := range []string{account.Uid, account.Gid} {
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return 0, 0, fmt.Errorf("account %s: %w", serverAccount, err)
+		}
+		ids[i] = uint32(id)
 	}
-	gid, err = strconv.Atoi(account.Gid)
-	return uid, gid, err
+	return ids[0], ids[1], nil
 }

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,7 @@ const policyFile = "/usr/sbin/policy-rc.d"
 // service is not started.
 func install(pkg string) error {
 	if os.Geteuid() != 0 {
-		return errors.New("Debian's packages are installed only as root")
+		return errors.New("packages are installed only as root")
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return errors.New("there is no apt-get")
@@ -39,7 +40,7 @@ func install(pkg string) error {
 		{"install", "-q", "-y", "--no-install-recommends", pkg},
 	} {
 		// Other test processes may be installing too.
-		cmd := exec.Command("apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
+		cmd := exec.CommandContext(context.Background(), "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get %s %s: %w\n%s", args[0], pkg, err, out)

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -16,17 +17,17 @@ import (
 // PgBouncer starts a PgBouncer in transaction mode in front of the database
 // that dsn names, and returns the connection string that goes through it.
 // It holds at most 8 server connections and ends with the test.
-func PgBouncer(t testing.TB, dsn string) string {
-	t.Helper()
+func PgBouncer(tb testing.TB, dsn string) string {
+	tb.Helper()
 	program, err := pgbouncerProgram()
 	if err != nil {
-		missing(t, "PgBouncer", "install pgbouncer", err)
+		missing(tb, "PgBouncer", "install pgbouncer", err)
 	}
 	through, process, err := startPgBouncer(program, dsn)
 	if err != nil {
-		t.Fatalf("testenv: start PgBouncer: %v", err)
+		tb.Fatalf("testenv: start PgBouncer: %v", err)
 	}
-	t.Cleanup(process.stop)
+	tb.Cleanup(process.stop)
 	return through
 }
 
@@ -53,7 +54,7 @@ func startPgBouncer(program, dsn string) (string, *process, error) {
 * = %s
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = %d
+listen_port = %s
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
@@ -76,7 +77,7 @@ ignore_startup_parameters = extra_float_digits
 	through := (&url.URL{
 		Scheme:   "postgres",
 		User:     url.User(server.User),
-		Host:     fmt.Sprintf("127.0.0.1:%d", port),
+		Host:     "127.0.0.1:" + port,
 		Path:     "/" + server.Database,
 		RawQuery: "sslmode=disable",
 	}).String()
@@ -106,7 +107,7 @@ func pgbouncerProgram() (string, error) {
 	if program := findPgBouncer(); program != "" {
 		return program, nil
 	}
-	return "", fmt.Errorf("Debian's package pgbouncer is installed, but the program is not found")
+	return "", errors.New("package pgbouncer is installed, but its program is not found")
 }
 
 func findPgBouncer() string {

@@ -3,12 +3,12 @@ package testenv
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -112,7 +112,7 @@ func startOnce(prepare func(dir, port, name string) ([]string, error)) (*Server,
 		return nil, err
 	}
 	name := "idemgen_" + rand.Text()
-	argv, err := prepare(dir, strconv.Itoa(port), name)
+	argv, err := prepare(dir, port, name)
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, err
@@ -122,7 +122,7 @@ func startOnce(prepare func(dir, port, name string) ([]string, error)) (*Server,
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	dsn := fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)
+	dsn := fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", port)
 	if err := process.waitReady(func(ctx context.Context) error { return isServer(ctx, dsn, name) }); err != nil {
 		return nil, err
 	}
@@ -158,14 +158,14 @@ func postgresBin() (string, error) {
 	if dir := findPostgresBin(); dir != "" {
 		return dir, nil
 	}
-	return "", fmt.Errorf("Debian's package postgresql is installed, but no initdb and postgres are found")
+	return "", errors.New("package postgresql is installed, but no initdb and postgres are found")
 }
 
 // findPostgresBin looks where Debian, Homebrew and pg_config say, newest
 // version first.
 func findPostgresBin() string {
 	var candidates []string
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+	if out, err := exec.CommandContext(context.Background(), "pg_config", "--bindir").Output(); err == nil {
 		candidates = append(candidates, string(out[:max(len(out)-1, 0)]))
 	}
 	for _, pattern := range []string{
@@ -192,7 +192,7 @@ func findPostgresBin() string {
 // dockerUsable tells why Docker cannot be used, or nil.
 func dockerUsable() error {
 	if _, err := exec.LookPath("docker"); err != nil {
-		return fmt.Errorf("no docker command")
+		return errors.New("no docker command")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

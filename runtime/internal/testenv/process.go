@@ -100,18 +100,20 @@ func (p *process) waitReady(ready func(context.Context) error) error {
 }
 
 // freePort returns a TCP port of the loopback interface that nobody uses now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort() (string, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
 }
 
 // command prepares a program that works in dir, as the account that owns it.
+// What it starts ends with this process, not with a context.
 func command(dir, name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
+	cmd := exec.CommandContext(context.Background(), name, args...)
 	cmd.Dir = dir
 	// PostgreSQL on macOS refuses to start under a locale that it does not know.
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

@@ -55,36 +55,36 @@ var processServer = sync.OnceValues(func() (string, error) {
 // Postgres returns the connection string of a new, empty database that is
 // dropped when the test ends, connections to it included. All tests of a
 // process share one server, whose settings trade durability for speed.
-func Postgres(t testing.TB) string {
-	t.Helper()
+func Postgres(tb testing.TB) string {
+	tb.Helper()
 	server, err := processServer()
 	if err != nil {
-		missing(t, "PostgreSQL", "install PostgreSQL, start Docker, or set "+EnvPostgres+" to the connection string of a server whose user may create databases", err)
+		missing(tb, "PostgreSQL", "install PostgreSQL, start Docker, or set "+EnvPostgres+" to the connection string of a server whose user may create databases", err)
 	}
 	name := "idem_test_" + strings.ToLower(rand.Text())
 	if err := execute(server, "CREATE DATABASE "+name); err != nil {
-		t.Fatalf("testenv: create a database for this test: %v", err)
+		tb.Fatalf("testenv: create a database for this test: %v", err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := execute(server, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Errorf("testenv: drop this test's database: %v", err)
+			tb.Errorf("testenv: drop this test's database: %v", err)
 		}
 	})
 	dsn, err := withDatabase(server, name)
 	if err != nil {
-		t.Fatalf("testenv: %v", err)
+		tb.Fatalf("testenv: %v", err)
 	}
 	return dsn
 }
 
 // missing skips the test when the server is not to be had on this machine and
 // that is allowed, and fails it otherwise.
-func missing(t testing.TB, what, remedy string, err error) {
-	t.Helper()
+func missing(tb testing.TB, what, remedy string, err error) {
+	tb.Helper()
 	if Skippable(err) {
-		t.Skipf("needs %s: %v; to run this test, %s", what, err, remedy)
+		tb.Skipf("needs %s: %v; to run this test, %s", what, err, remedy)
 	}
-	t.Fatalf("needs %s: %v; %s", what, err, remedy)
+	tb.Fatalf("needs %s: %v; %s", what, err, remedy)
 }
 
 // execute runs one statement on a connection of its own.

@@ -45,7 +45,7 @@ func TestPostgresGivesEachTestItsOwnDatabase(t *testing.T) {
 	}
 }
 
-func TestPostgresDropsTheDatabaseUnderOpenConnections(t *testing.T) {
+func TestPostgresDropsTheDatabaseUnderOpenConnections(t *testing.T) { //nolint:tparallel // looks at what its subtest leaves
 	t.Parallel()
 	var dsn string
 	t.Run("inner", func(t *testing.T) {

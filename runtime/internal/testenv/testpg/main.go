@@ -9,6 +9,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,7 +38,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "usage: testpg [-durable] -- command [argument ...]")
 		return failed
 	}
-	cmd := exec.Command(flags.Arg(0), flags.Args()[1:]...)
+	cmd := exec.CommandContext(context.Background(), flags.Arg(0), flags.Args()[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = stdin, stdout, stderr, os.Environ()
 
 	if os.Getenv(testenv.EnvPostgres) == "" {
