@@ -33,6 +33,9 @@ type Operation struct {
 	// Key defaults to "key-1".
 	Key      string
 	Optional bool // a request may come without a key
+	// Declared says that the document declares the key's header itself. Then
+	// oapi-codegen refuses two of it before idemgen sees them, in its own words.
+	Declared bool
 	// Runs says how often the handler has run.
 	Runs func() int
 }
@@ -100,7 +103,11 @@ func Run(t *testing.T, handler http.Handler, op Operation) {
 		"empty key":   {""},
 		"spaced key":  {"a b"},
 	} {
-		Refused(t, name, send(t, op.Request, keys...), http.StatusBadRequest, "key_invalid")
+		got, code := send(t, op.Request, keys...), "key_invalid"
+		if op.Declared && len(keys) > 1 {
+			code = ""
+		}
+		Refused(t, name, got, http.StatusBadRequest, code)
 	}
 	if !op.Optional {
 		Refused(t, "missing key", send(t, op.Request), http.StatusBadRequest, "key_missing")
@@ -149,12 +156,13 @@ func Run(t *testing.T, handler http.Handler, op Operation) {
 	}
 }
 
-// Refused checks that an answer is a problem document of this kind.
+// Refused checks that an answer is a problem document with this code; where code
+// is "", the status is enough.
 func Refused(t *testing.T, what string, got Answer, status int, code string) {
 	t.Helper()
 	var problem struct{ Code string }
 	_ = json.Unmarshal([]byte(got.Body), &problem) // a body that is none has no code
-	if got.Status != status || problem.Code != code {
+	if got.Status != status || code != "" && problem.Code != code {
 		t.Errorf("%s: %d %q, want %d %s", what, got.Status, got.Body, status, code)
 	}
 }

@@ -1,0 +1,104 @@
+package generator_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/idemgen/idemgen/generator"
+)
+
+// Documents that people publish, marked from the config because nobody may
+// edit them, become servers that compile and keep what the marks promise over
+// HTTP: first request, replay, mismatch and missing key.
+//
+// The documents are no part of the repository. They are read from IDEM_SPECS,
+// or ../shared/specs beside the repository. Each case of testdata/real says
+// what its document needs of oapi-codegen to compile at all.
+//
+// Covers GEN-11 and GEN-20.
+func TestRealDocuments(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs := os.Getenv("IDEM_SPECS")
+	if specs == "" {
+		specs = filepath.Join(root, "..", "shared", "specs")
+	}
+	if _, err := os.Stat(specs); err != nil {
+		if os.Getenv("IDEM_REQUIRE") == "all" {
+			t.Fatalf("no documents (IDEM_REQUIRE=all): %v", err)
+		}
+		t.Skipf("no documents, set IDEM_SPECS to their directory: %v", err)
+	}
+	for name, document := range map[string]string{
+		"adyen":    "adyen-checkout-v72.json",
+		"formance": "formance-ledger.yaml",
+		"svix":     "svix-server.json",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			from := filepath.Join(root, "testdata", "real", name)
+			place(t, filepath.Join(specs, document), filepath.Join(dir, document))
+			place(t, filepath.Join(from, "idemgen.yaml"), filepath.Join(dir, "idemgen.yaml"))
+			place(t, filepath.Join(from, "oapi-codegen.yaml"), filepath.Join(dir, "oapi-codegen.yaml"))
+			place(t, filepath.Join(from, "drive_test.go.txt"), filepath.Join(dir, "drive_test.go"))
+			placeModule(t, root, dir)
+
+			config, err := generator.LoadConfig(filepath.Join(dir, "idemgen.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := generator.Generate(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := result.Write(); err != nil {
+				t.Fatal(err)
+			}
+			test := exec.CommandContext(t.Context(), "go", "test", "-count=1", ".")
+			test.Dir = dir
+			test.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+			if out, err := test.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, bytes.TrimSpace(out))
+			}
+		})
+	}
+}
+
+// placeModule makes dir a module that uses this repository's, with the
+// dependencies that the testdata module has.
+func placeModule(t *testing.T, root, dir string) {
+	t.Helper()
+	mod, err := os.ReadFile(filepath.Join(root, "testdata", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const self = "github.com/idemgen/idemgen/testdata"
+	text := strings.NewReplacer(
+		"module "+self, "module example.com/real",
+		"=> ../runtime", "=> "+filepath.Join(root, "runtime"),
+	).Replace(string(mod))
+	text += "\nrequire " + self + " v0.0.0\n\nreplace " + self + " => " + filepath.Join(root, "testdata") + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	place(t, filepath.Join(root, "testdata", "go.sum"), filepath.Join(dir, "go.sum"))
+}
+
+func place(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
