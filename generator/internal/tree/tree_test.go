@@ -212,3 +212,30 @@ func FuzzParse(f *testing.F) {
 		walk(file.Root())
 	})
 }
+
+// Applying an overlay never panics, whatever its targets are.
+func FuzzOverlay(f *testing.F) {
+	for _, target := range []string{
+		"$", "$.a", "$..b", "$.a[0]", "$.a[-1:]", "$['a'].*", "$.a[?(@.b == 'x')]", "$.a[?@.b]", "$.c~", "@", "$.a[(@.length-1)]", "$.a[", "", "$.c.d.e",
+	} {
+		f.Add(target, "{x: 1}")
+	}
+	f.Add("$.a", "[1]")
+	f.Add("$.c", "text")
+	f.Fuzz(func(t *testing.T, target, update string) {
+		overlay := "overlay: 1.0.0\ninfo: {title: O, version: \"1\"}\nactions:\n  - target: " + Quote(target) + "\n    update: " + update + "\n"
+		path := filepath.Join(t.TempDir(), "o.yaml")
+		if err := os.WriteFile(path, []byte(overlay), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, findings := Parse("a.yaml", []byte("a: [{b: x}, {b: y}]\nc: {d: {e: 1}}\n"))
+		if len(findings) > 0 {
+			t.Fatal(findings)
+		}
+		for _, d := range file.Overlay(path, true) {
+			if d.Line == 0 && d.Code == "overlay-invalid" {
+				t.Errorf("no position: %v", d)
+			}
+		}
+	})
+}
