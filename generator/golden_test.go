@@ -1,6 +1,7 @@
 package generator_test
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"os/exec"
@@ -79,5 +80,25 @@ func record(t *testing.T, config generator.Config, result generator.Result) {
 			}
 		}
 		t.Fatalf("what was generated does not compile:\n%s", out)
+	}
+}
+
+// The packages of one document behave in one way, whatever server and version
+// of oapi-codegen they are for: their tests are one file.
+func TestGoldenFamily(t *testing.T) {
+	t.Parallel()
+	const dir = "../testdata/golden/"
+	want, err := os.ReadFile(dir + "chi/behaviour_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.5", "oapi-codegen-v2.7"} {
+		got, err := os.ReadFile(dir + name + "/behaviour_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("the test of %s differs from that of chi; copy one of them", name)
+		}
 	}
 }

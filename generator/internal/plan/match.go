@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -13,12 +14,13 @@ import (
 // error, because it would run unprotected.
 func (p *planner) match() map[string]*spec.Operation {
 	marked := make(map[string]*spec.Operation)
+	methods := indexMethods(p.pkg.Operations)
 	for i := range p.doc.Operations {
 		op := &p.doc.Operations[i]
 		if op.Policy == nil {
 			continue
 		}
-		method := p.methodOf(op)
+		method := p.methodOf(op, methods)
 		if method == nil {
 			continue
 		}
@@ -31,21 +33,35 @@ func (p *planner) match() map[string]*spec.Operation {
 	return marked
 }
 
-func (p *planner) methodOf(op *spec.Operation) *gosource.Operation {
-	var byRoute, byID []*gosource.Operation
-	for i := range p.pkg.Operations {
-		m := &p.pkg.Operations[i]
-		if hasRoute(m, op) {
-			byRoute = append(byRoute, m)
+// methodIndex finds generated methods by what a document says of them.
+type methodIndex struct {
+	byRoute map[gosource.Route][]*gosource.Operation
+	byName  map[string][]*gosource.Operation // plain
+}
+
+func indexMethods(methods []gosource.Operation) methodIndex {
+	index := methodIndex{make(map[gosource.Route][]*gosource.Operation), make(map[string][]*gosource.Operation)}
+	for i := range methods {
+		m := &methods[i]
+		for _, r := range m.Routes {
+			r.Path = strings.TrimSpace(r.Path) // gofmt trims the ends of comment lines
+			index.byRoute[r] = append(index.byRoute[r], m)
 		}
-		if op.OperationID != "" && plain(m.Name) == plain(op.OperationID) {
-			byID = append(byID, m)
-		}
+		index.byName[plain(m.Name)] = append(index.byName[plain(m.Name)], m)
+	}
+	return index
+}
+
+func (p *planner) methodOf(op *spec.Operation, methods methodIndex) *gosource.Operation {
+	byRoute := methods.byRoute[gosource.Route{Method: op.Method, Path: strings.TrimSpace(op.Path)}]
+	var byID []*gosource.Operation
+	if op.OperationID != "" {
+		byID = methods.byName[plain(op.OperationID)]
 	}
 	if len(byRoute) > 1 {
 		// A summary looked like a route; the operationId tells them apart.
 		for _, m := range byRoute {
-			if op.OperationID != "" && plain(m.Name) == plain(op.OperationID) {
+			if slices.Contains(byID, m) {
 				return m
 			}
 		}
@@ -65,16 +81,6 @@ func (p *planner) methodOf(op *spec.Operation) *gosource.Operation {
 	}
 	p.errorf(op.Pos, "operation-unmatched", "no generated method for %s (%s %s): is the oapi-codegen output stale, or does its config leave the operation out? Run oapi-codegen again, or remove the marker", op.ID(), op.Method, op.Path)
 	return nil
-}
-
-func hasRoute(m *gosource.Operation, op *spec.Operation) bool {
-	for _, r := range m.Routes {
-		// gofmt trims the ends of comment lines.
-		if r.Method == op.Method && strings.TrimSpace(r.Path) == strings.TrimSpace(op.Path) {
-			return true
-		}
-	}
-	return false
 }
 
 // plain drops everything but letters and digits, and their case.

@@ -15,7 +15,8 @@ import (
 	"github.com/idemgen/idemgen/testdata/drive"
 )
 
-// server has a few of the operations; the std-http case has them all.
+// server has a few of the operations; the std-http case has them all. This file
+// is the same for chi, gorilla and the older versions of oapi-codegen.
 type server struct {
 	IdempotentServer[struct{}]
 	runs atomic.Int32
