@@ -150,6 +150,25 @@ func TestOapiCodegenHeader(t *testing.T) {
 	}
 }
 
+// A document in JSON can have an overlay like one in YAML.
+func TestOverlayOfJSON(t *testing.T) {
+	t.Parallel()
+	dir := project(t, map[string]string{
+		"openapi.json":      `{"openapi": "3.0.3", "info": {"title": "P", "version": "1"}, "paths": {"/payments": {"post": {"operationId": "pay", "responses": {"204": {"description": "done"}}}}}}`,
+		"idemgen.yaml":      "spec: openapi.json\noverlay: overlay.yaml\noapi-codegen: oapi-codegen.yaml\n",
+		"oapi-codegen.yaml": oapiConfig + "output-options: {overlay: {path: overlay.yaml}}\n",
+		"overlay.yaml": `overlay: 1.0.0
+info: {title: O, version: "1"}
+actions:
+  - target: $.paths['/payments'].post
+    update: {x-idempotent: true}
+`,
+	})
+	if result := generated(t, dir); result.Protected != 1 {
+		t.Errorf("protected: %d", result.Protected)
+	}
+}
+
 // oapi-codegen's own overlay is applied for it, and idemgen's for idemgen.
 func TestOverlays(t *testing.T) {
 	t.Parallel()

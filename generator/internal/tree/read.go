@@ -33,12 +33,7 @@ func Read(path string) (*File, diag.List) {
 	fail := func(format string, args ...any) (*File, diag.List) {
 		return nil, diag.List{diag.Errorf(diag.Pos{File: name}, "file-unreadable", format, args...)}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fail("cannot be read: %v", reason(err))
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(path)
 	if err != nil {
 		return fail("cannot be read: %v", reason(err))
 	}
@@ -48,11 +43,11 @@ func Read(path string) (*File, diag.List) {
 	if info.Size() > maxBytes {
 		return fail("is larger than %d MB", maxBytes>>20)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes))
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return fail("cannot be read: %v", reason(err))
 	}
-	return Parse(path, data)
+	return parse(path, data, strings.EqualFold(filepath.Ext(path), ".json"))
 }
 
 // reason is an I/O error without the path, which the position already shows.
@@ -64,20 +59,24 @@ func reason(err error) error {
 	return err
 }
 
-// Parse reads data as the content of the file at path: JSON if it is named so
-// or is valid JSON, otherwise YAML.
+// Parse reads data in place of the file at path, whatever that is named: JSON
+// if it is valid JSON, otherwise YAML.
 func Parse(path string, data []byte) (*File, diag.List) {
+	return parse(path, data, false)
+}
+
+func parse(path string, data []byte, mustBeJSON bool) (*File, diag.List) {
 	file := &File{Path: filepath.Clean(path), Name: diag.FileName(path)}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if pos, what := firstBadCharacter(file.Name, data); what != "" {
 		return nil, diag.List{diag.Errorf(pos, "file-invalid", "is not valid YAML or JSON: %s", what)}
 	}
-	parse := parseYAML
-	if strings.EqualFold(filepath.Ext(path), ".json") || json.Valid(data) {
-		parse = parseJSON
+	read := parseYAML
+	if mustBeJSON || json.Valid(data) {
+		read = parseJSON
 	}
 	var problem *diag.Diagnostic
-	file.doc, problem = parse(file.Name, data)
+	file.doc, problem = read(file.Name, data)
 	if problem != nil {
 		return nil, diag.List{*problem}
 	}

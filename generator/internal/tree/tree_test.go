@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// parse reads text that must be valid.
-func parse(t *testing.T, name, text string) Value {
+// valid reads text that must be valid.
+func valid(t *testing.T, name, text string) Value {
 	t.Helper()
 	file, findings := Parse(name, []byte(text))
 	if len(findings) > 0 {
@@ -27,7 +27,7 @@ func TestPositions(t *testing.T) {
 		"c.yaml": "\ufeffä: {b: [1, {c: x}]}\n",
 		"d.json": "{\n\"ä\":{ \"b\"  :\t[1 , {\"c\":\"x\"}]}}",
 	} {
-		v := parse(t, name, text).Get("ä", "b").Items()[1].Get("c")
+		v := valid(t, name, text).Get("ä", "b").Items()[1].Get("c")
 		want := name + ":1:16"
 		if strings.HasSuffix(name, ".json") {
 			want = name + ":2:24"
@@ -44,7 +44,7 @@ func TestTypes(t *testing.T) {
 		"true": "a boolean", "yes": "a string", "on": "a string", `"true"`: "a string", "null": "null", "~": "null", "": "null",
 		"1": "a number", "1.5": "a number", "0x10": "a number", "2020-01-01": "a date", "[]": "a list", "{}": "an object",
 	} {
-		v := parse(t, "a.yaml", "x: "+text+"\n").Get("x")
+		v := valid(t, "a.yaml", "x: "+text+"\n").Get("x")
 		if got := v.Kind(); got != want {
 			t.Errorf("%q is %s, want %s", text, got, want)
 		}
@@ -52,10 +52,10 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%q: Bool is %v", text, ok)
 		}
 	}
-	if n, ok := parse(t, "a.json", `{"x": 36}`).Get("x").Int(); n != 36 || !ok {
+	if n, ok := valid(t, "a.json", `{"x": 36}`).Get("x").Int(); n != 36 || !ok {
 		t.Errorf("Int of 36: %d %v", n, ok)
 	}
-	if s, _ := parse(t, "a.json", `{"x": "\ud83d\ude00\/"}`).Get("x").Str(); s != "😀/" {
+	if s, _ := valid(t, "a.json", `{"x": "\ud83d\ude00\/"}`).Get("x").Str(); s != "😀/" {
 		t.Errorf("escapes of JSON: %q", s)
 	}
 }
@@ -64,7 +64,7 @@ func TestTypes(t *testing.T) {
 // where its text does.
 func TestAliases(t *testing.T) {
 	t.Parallel()
-	root := parse(t, "a.yaml", `base: &base
+	root := valid(t, "a.yaml", `base: &base
   a: 1
   b: 2
 more: &more {c: 3}
