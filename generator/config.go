@@ -138,15 +138,16 @@ func (r *configReader) path(f tree.Field) string {
 		r.errorf(f.Value.Pos(), "wrong-value", "%s must be the path of a local file, not a URL; download it first", f.Name)
 		return ""
 	}
-	return r.resolve(s)
+	return under(r.dir, s)
 }
 
-func (r *configReader) resolve(path string) string {
+// under is path if it is absolute, else path in dir.
+func under(dir, path string) string {
 	path = filepath.FromSlash(path)
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
-	return filepath.Join(r.dir, path)
+	return filepath.Join(dir, path)
 }
 
 func (r *configReader) oapiCodegen(f tree.Field) {

@@ -24,9 +24,6 @@ import (
 // marked.
 type Operation = spec.Operation
 
-// BuiltIn is the source of a setting that nobody has written.
-const BuiltIn = spec.FromBuiltIn
-
 // Operations returns all operations of the config's document with their
 // policies. It needs no generated Go code. Its errors are [Findings].
 func Operations(c Config) ([]Operation, error) {

@@ -94,14 +94,6 @@ func readOapiConfig(c Config) (oapiConfig, diag.List) {
 	return parsed, nil
 }
 
-func under(dir, path string) string {
-	path = filepath.FromSlash(path)
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(dir, path)
-}
-
 // oapiMutex guards oapi-codegen's global state: one run at a time.
 var oapiMutex sync.Mutex
 
@@ -115,9 +107,7 @@ func runOapiCodegen(c Config) (File, diag.List) {
 	if findings.HasErrors() {
 		return File{}, findings
 	}
-	oapiMutex.Lock()
-	defer oapiMutex.Unlock()
-	code, err := codegen.Generate(doc, config.Configuration)
+	code, err := generateOapi(doc, config.Configuration)
 	if err != nil {
 		return File{}, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(c.Spec)}, "oapi-codegen",
 			"oapi-codegen cannot generate from this document: %s", oneLine(err))}
@@ -128,6 +118,19 @@ func runOapiCodegen(c Config) (File, diag.List) {
 	}
 	code = code[:header[0]] + oapiHeader + code[header[1]:]
 	return File{Path: config.Output, Content: []byte(code), ours: writtenByOapi}, nil
+}
+
+// generateOapi runs oapi-codegen, which can panic on documents that it does
+// not expect.
+func generateOapi(doc *openapi3.T, config codegen.Configuration) (code string, err error) {
+	oapiMutex.Lock()
+	defer oapiMutex.Unlock()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it panics: %v", r)
+		}
+	}()
+	return codegen.Generate(doc, config)
 }
 
 // loadForOapi loads the document as the oapi-codegen command does, except that

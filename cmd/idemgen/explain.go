@@ -42,11 +42,7 @@ func explain(_ context.Context, inv *invocation) int {
 			if i > 0 {
 				name, route, marked = "", "", ""
 			}
-			why := string(s.Source)
-			if s.Source != generator.BuiltIn {
-				why += " at " + s.Pos.String()
-			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s: %s\t%s\n", name, route, marked, s.Name, shown(s.Value), why)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s: %s\t%s\n", name, route, marked, s.Name, shown(s.Value), s.Why())
 		}
 	}
 	if err := table.Flush(); err != nil {

@@ -133,6 +133,14 @@ type Setting struct {
 	Pos    diag.Pos // of the value; the marker's own for built-in values
 }
 
+// Why says who decided the value, and where.
+func (s Setting) Why() string {
+	if s.Source == FromBuiltIn {
+		return string(s.Source)
+	}
+	return string(s.Source) + " at " + s.Pos.String()
+}
+
 // Key says where an operation's key is and which keys are valid.
 type Key struct {
 	In        KeyIn

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,6 +112,13 @@ func texts(values []tree.Value) []string {
 	return all
 }
 
+// takenHeaders are those that servers keep to themselves, or that say who the
+// caller is and what the body is.
+var takenHeaders = []string{
+	"Host", "Content-Length", "Transfer-Encoding", "Trailer", "Connection", "Upgrade", "TE",
+	"Authorization", "Proxy-Authorization", "Cookie", "Content-Type", "Content-Encoding", "Accept",
+}
+
 // decideKey checks the key's name, and adopts what the document declares for
 // its header where that is tighter. It returns that declaration, or nil.
 func (l *loader) decideKey(e *entry, d *marker) *Parameter {
@@ -133,6 +141,10 @@ func (l *loader) decideKey(e *entry, d *marker) *Parameter {
 			hint = "for a key in the body, write key.in: body"
 		}
 		l.errorf(d.keyName.pos, "wrong-value", "key.name %s is no header name; %s", tree.Quote(d.keyName.value), hint)
+		return nil
+	}
+	if slices.ContainsFunc(takenHeaders, func(h string) bool { return strings.EqualFold(h, d.keyName.value) }) {
+		l.errorf(d.keyName.pos, "wrong-value", "key.name %s has another meaning in HTTP; use a header of your own, such as Idempotency-Key", tree.Quote(d.keyName.value))
 		return nil
 	}
 	for i := range e.declared {
