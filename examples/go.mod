@@ -8,6 +8,7 @@ require (
 	github.com/idemgen/idemgen/runtime v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/oapi-codegen/runtime v1.8.0
+	github.com/rs/cors v1.11.1
 	modernc.org/sqlite v1.58.0
 )
 

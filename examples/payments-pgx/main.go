@@ -53,17 +53,17 @@ func run(ctx context.Context, addr, dsn string, work time.Duration) error {
 		return err
 	}
 	go idempotency.RunSweeper(ctx, store, time.Hour, slog.Default())
-	return serve(ctx, addr, newHandler(service{pool: pool, work: work}, store))
+	return serve(ctx, addr, newHandler(service{pool: pool, work: work}, store, slog.Default()))
 }
 
 // newHandler wires the API: the service, the store that makes it idempotent,
 // and who the caller is.
-func newHandler(s service, store idempotency.Store[pgx.Tx]) http.Handler {
+func newHandler(s service, store idempotency.Store[pgx.Tx], logger *slog.Logger) http.Handler {
 	return api.Handler(api.NewIdempotentHandler(
 		s,
 		store,
 		idempotency.ScopeByHeader("X-Api-Key"),
-		idempotency.WithObserver(idempotency.LogTo(slog.Default())),
+		idempotency.WithObserver(idempotency.LogTo(logger)),
 	))
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"testing"
 
@@ -35,7 +36,7 @@ func serveChild(dsn string) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, "127.0.0.1:0", newHandler(service{pool: pool}, e2e.Stall(idempotency.Store[pgx.Tx](store))))
+	return serve(ctx, "127.0.0.1:0", newHandler(service{pool: pool}, e2e.Stall(idempotency.Store[pgx.Tx](store)), slog.New(slog.DiscardHandler)))
 }
 
 // openBank returns a bank on a fresh database.

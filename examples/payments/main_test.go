@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -34,7 +35,7 @@ func serveChild(file string) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, "127.0.0.1:0", newHandler(service{db: db}, e2e.Stall(idempotency.Store[*sql.Tx](store))))
+	return serve(ctx, "127.0.0.1:0", newHandler(service{db: db}, e2e.Stall(idempotency.Store[*sql.Tx](store)), slog.New(slog.DiscardHandler)))
 }
 
 // openBank returns a bank on a fresh file.
