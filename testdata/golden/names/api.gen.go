@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +19,9 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Bar defines model for Bar.
+type Bar = string
+
 // OrderCreateV10Response Called as a client's answer would be.
 type OrderCreateV10Response struct {
 	Body      *string `json:"Body,omitempty"`
@@ -26,6 +30,32 @@ type OrderCreateV10Response struct {
 
 // Tx defines model for Tx.
 type Tx = string
+
+// BarParameter defines model for Bar.
+type BarParameter = Bar
+
+// Key defines model for Key.
+type Key = string
+
+// BarRequestBody defines model for Bar.
+type BarRequestBody struct {
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// BarJSONBody defines parameters for Bar.
+type BarJSONBody struct {
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// BarParams defines parameters for Bar.
+type BarParams struct {
+	Id             *string       `form:"id,omitempty" json:"id,omitempty"`
+	Bar            *BarParameter `form:"bar,omitempty" json:"bar,omitempty"`
+	IdempotencyKey *Key          `json:"idempotency-key,omitempty"`
+}
+
+// BarJSONRequestBody defines body for Bar for application/json ContentType.
+type BarJSONRequestBody BarJSONBody
 
 // OrderCreateV10JSONRequestBody defines body for OrderCreateV10 for application/json ContentType.
 type OrderCreateV10JSONRequestBody = OrderCreateV10Response
@@ -104,6 +134,18 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// BarWithBody performs a POST /bars/{id} (the `Bar` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// One name in every section of the components, one in path and query, and one of the key's.
+	BarWithBody(ctx context.Context, id string, params *BarParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Bar performs a POST /bars/{id} (the `Bar` operationId) request.
+	// Takes a body of the `application/json` content type.
+	//
+	// One name in every section of the components, one in path and query, and one of the key's.
+	Bar(ctx context.Context, id string, params *BarParams, body BarJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// APIExport performs a POST /exports (the `APIExport` operationId) request.
 	//
 	// Unexported, both exports have one name.
@@ -144,6 +186,38 @@ type ClientInterface interface {
 	//
 	// A schema called like the type parameter.
 	SendTransaction(ctx context.Context, tx Tx, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// BarWithBody performs a POST /bars/{id} (the `Bar` operationId) request,
+// with any type of body and a specified content type.
+//
+// One name in every section of the components, one in path and query, and one of the key's.
+func (c *Client) BarWithBody(ctx context.Context, id string, params *BarParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBarRequestWithBody(c.Server, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Bar performs a POST /bars/{id} (the `Bar` operationId) request.
+// Takes a body of the `application/json` content type.
+//
+// One name in every section of the components, one in path and query, and one of the key's.
+func (c *Client) Bar(ctx context.Context, id string, params *BarParams, body BarJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewBarRequest(c.Server, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // APIExport performs a POST /exports (the `APIExport` operationId) request.
@@ -275,6 +349,107 @@ func (c *Client) SendTransaction(ctx context.Context, tx Tx, reqEditors ...Reque
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewBarRequest calls the generic Bar builder with application/json body
+func NewBarRequest(server string, id string, params *BarParams, body BarJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewBarRequestWithBody(server, id, params, "application/json", bodyReader)
+}
+
+// NewBarRequestWithBody constructs an http.Request for the Bar method, with any body, and a specified content type
+func NewBarRequestWithBody(server string, id string, params *BarParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/bars/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Id != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", *params.Id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Bar != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "bar", *params.Bar, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "idempotency-key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("idempotency-key", headerParam0)
+		}
+
+	}
+
+	return req, nil
 }
 
 // NewAPIExportRequest constructs an http.Request for the APIExport method
@@ -627,6 +802,20 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// BarWithBodyWithResponse performs a POST /bars/{id} (the `Bar` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// One name in every section of the components, one in path and query, and one of the key's.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	BarWithBodyWithResponse(ctx context.Context, id string, params *BarParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BarAnswer, error)
+
+	// BarWithResponse performs a POST /bars/{id} (the `Bar` operationId) request.
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// One name in every section of the components, one in path and query, and one of the key's.
+	BarWithResponse(ctx context.Context, id string, params *BarParams, body BarJSONRequestBody, reqEditors ...RequestEditorFn) (*BarAnswer, error)
+
 	// APIExportWithResponse performs a POST /exports (the `APIExport` operationId) request.
 	//
 	// Unexported, both exports have one name.
@@ -683,6 +872,54 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns a wrapper object for the known response body format(s).
 	SendTransactionWithResponse(ctx context.Context, tx Tx, reqEditors ...RequestEditorFn) (*SendTransactionAnswer, error)
+}
+
+// BarAnswer200Headers the declared response headers of an HTTP 200 response for Bar
+type BarAnswer200Headers struct {
+	Bar *string
+}
+
+type BarAnswer struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Bar
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *BarAnswer200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r BarAnswer) GetJSON200() *Bar {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r BarAnswer) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r BarAnswer) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r BarAnswer) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r BarAnswer) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type APIExportAnswer struct {
@@ -964,6 +1201,32 @@ func (r SendTransactionAnswer) ContentType() string {
 	return ""
 }
 
+// BarWithBodyWithResponse performs a POST /bars/{id} (the `Bar` operationId) request,
+// with any type of body and a specified content type.
+//
+// One name in every section of the components, one in path and query, and one of the key's.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) BarWithBodyWithResponse(ctx context.Context, id string, params *BarParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*BarAnswer, error) {
+	rsp, err := c.BarWithBody(ctx, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBarAnswer(rsp)
+}
+
+// BarWithResponse performs a POST /bars/{id} (the `Bar` operationId) request.
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// One name in every section of the components, one in path and query, and one of the key's.
+func (c *ClientWithResponses) BarWithResponse(ctx context.Context, id string, params *BarParams, body BarJSONRequestBody, reqEditors ...RequestEditorFn) (*BarAnswer, error) {
+	rsp, err := c.Bar(ctx, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseBarAnswer(rsp)
+}
+
 // APIExportWithResponse performs a POST /exports (the `APIExport` operationId) request.
 //
 // Unexported, both exports have one name.
@@ -1073,6 +1336,45 @@ func (c *ClientWithResponses) SendTransactionWithResponse(ctx context.Context, t
 		return nil, err
 	}
 	return ParseSendTransactionAnswer(rsp)
+}
+
+// ParseBarAnswer parses an HTTP response from a BarWithResponse call
+func ParseBarAnswer(rsp *http.Response) (*BarAnswer, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &BarAnswer{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Bar
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers BarAnswer200Headers
+		if values := rsp.Header.Values("Bar"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Bar", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Bar = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
 }
 
 // ParseAPIExportAnswer parses an HTTP response from a APIExportWithResponse call
@@ -1216,6 +1518,9 @@ func ParseSendTransactionAnswer(rsp *http.Response) (*SendTransactionAnswer, err
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 
+	// (POST /bars/{id})
+	Bar(w http.ResponseWriter, r *http.Request, id string, params BarParams)
+
 	// (POST /exports)
 	APIExport(w http.ResponseWriter, r *http.Request)
 
@@ -1249,6 +1554,82 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// Bar operation middleware
+func (siw *ServerInterfaceWrapper) Bar(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", r.PathValue("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params BarParams
+
+	// ------------- Optional query parameter "id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "id", r.URL.Query(), &params.Id, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "bar" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "bar", r.URL.Query(), &params.Bar, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "bar"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bar", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "idempotency-key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("idempotency-key")]; found {
+		var IdempotencyKey Key
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "idempotency-key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "idempotency-key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "idempotency-key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Bar(w, r, id, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // APIExport operation middleware
 func (siw *ServerInterfaceWrapper) APIExport(w http.ResponseWriter, r *http.Request) {
@@ -1598,8 +1979,43 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/exports", wrapper.APIExport)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/exports", wrapper.ApiExport)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/orders", wrapper.OrderCreateV10)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/bars/{id}", wrapper.Bar)
 
 	return m
+}
+
+type BarRequestObject struct {
+	Id     string `json:"id"`
+	Params BarParams
+	Body   *BarJSONRequestBody
+}
+
+type BarResponseObject interface {
+	VisitBarResponse(w http.ResponseWriter) error
+}
+
+type Bar200ResponseHeaders struct {
+	Bar *string
+}
+
+type Bar200JSONResponse struct {
+	Body    Bar
+	Headers Bar200ResponseHeaders
+}
+
+func (response Bar200JSONResponse) VisitBarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Bar != nil {
+		w.Header().Set("Bar", fmt.Sprint(*response.Headers.Bar))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type APIExportRequestObject struct {
@@ -1743,6 +2159,9 @@ func (response SendTransaction204Response) VisitSendTransactionResponse(w http.R
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 
+	// (POST /bars/{id})
+	Bar(ctx context.Context, request BarRequestObject) (BarResponseObject, error)
+
 	// (POST /exports)
 	APIExport(ctx context.Context, request APIExportRequestObject) (APIExportResponseObject, error)
 
@@ -1805,6 +2224,40 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// Bar operation middleware
+func (sh *strictHandler) Bar(w http.ResponseWriter, r *http.Request, id string, params BarParams) {
+	var request BarRequestObject
+
+	request.Id = id
+	request.Params = params
+
+	var body BarJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Bar(ctx, request.(BarRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Bar")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BarResponseObject); ok {
+		if err := validResponse.VisitBarResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // APIExport operation middleware

@@ -59,10 +59,16 @@ func (s *server) OrderCreateV10(_ context.Context, _ struct{}, req OrderCreateV1
 	return OrderCreateV10200JSONResponse(req.Input().Body), nil
 }
 
+func (s *server) Bar(_ context.Context, _ struct{}, req BarIdempotentRequest) (BarResponseObject, error) {
+	in := req.Input()
+	s.ran = append(s.ran, fmt.Sprintf("%s %s %s %s", in.Id, *in.Params.Id, *in.Params.Bar, *in.Body.IdempotencyKey))
+	return Bar200JSONResponse{Body: "bar"}, nil
+}
+
 // Names that Go, oapi-codegen or idemgen have already do no harm, and no
 // operation takes another's record.
 //
-// Covers GEN-03, GEN-04 and GEN-05.
+// Covers GEN-03 and GEN-04.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	s := new(server)
@@ -91,5 +97,34 @@ func TestNames(t *testing.T) {
 	}
 	if id := (OrderCreateV10Op{}).Operation().ID; id != "order-create_v1.0" {
 		t.Errorf("the record's operation is %q", id)
+	}
+}
+
+// One name in several sections of the document's components, or in several
+// places of a request, stays several things. The key's header is the key,
+// however the document declares and spells it, and a body's member of its name
+// is none.
+//
+// Covers GEN-05, GEN-09 and GEN-11.
+func TestOneNameInSeveralPlaces(t *testing.T) {
+	t.Parallel()
+	s := new(server)
+	bar := func(path, body string) drive.Request {
+		return drive.Request{Method: "POST", Path: path, ContentType: "application/json", Body: body}
+	}
+	drive.Run(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped)), drive.Operation{
+		Request: bar("/bars/1?id=2&bar=3", `{"idempotencyKey":"4"}`),
+		Other: []drive.Request{
+			bar("/bars/2?id=2&bar=3", `{"idempotencyKey":"4"}`),
+			bar("/bars/1?id=1&bar=3", `{"idempotencyKey":"4"}`),
+			bar("/bars/1?id=2&bar=4", `{"idempotencyKey":"4"}`),
+			bar("/bars/1?id=2&bar=3", `{"idempotencyKey":"5"}`),
+		},
+		Status: 200, Body: "\"bar\"\n",
+		Declared: true,
+		Runs:     func() int { return len(s.ran) },
+	})
+	if got := strings.Join(s.ran, ", "); got != "1 2 3 4" {
+		t.Errorf("ran %s", got)
 	}
 }

@@ -23,6 +23,9 @@ const _ = idempotency.IsAtLeastVersion0_1
 // serialization failure a handler runs again in a new transaction, so it leaves
 // its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx2 any] interface {
+	// Bar handles POST /bars/{id}, at most once for each key.
+	Bar(ctx context.Context, tx Tx2, req BarIdempotentRequest) (BarResponseObject, error)
+
 	// APIExport handles POST /exports, at most once for each key.
 	APIExport(ctx context.Context, tx Tx2, req APIExportIdempotentRequest) (APIExportResponseObject, error)
 
@@ -83,6 +86,92 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key"} }
 // client must be able to read (Access-Control-Expose-Headers), under the names
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
+
+// barOperation is what the document says of bar.
+var barOperation = idempotency.Operation{
+	ID:        "bar",
+	Method:    "POST",
+	Path:      "/bars/{id}",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 24 * time.Hour,
+	Bodies: []idempotency.Body{
+		{MediaType: "application/json", Kind: idempotency.BodyJSON},
+	},
+	Release: []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// BarOp stands for bar (POST /bars/{id}) in types.
+type BarOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (BarOp) Operation() *idempotency.Operation { return &barOperation }
+
+// BarIdempotencyKey is an idempotency key of bar. Keys of other operations are
+// other types.
+type BarIdempotencyKey = idempotency.Key[BarOp]
+
+// NewBarIdempotencyKey returns a new random key. Make one for each thing that
+// is to happen once, keep it, and use it for every attempt.
+func NewBarIdempotencyKey() BarIdempotencyKey { return idempotency.NewKey[BarOp]() }
+
+// ParseBarIdempotencyKey returns the key that s holds. It returns an error that
+// matches [idempotency.ErrKeyInvalid] for a text that the server would refuse.
+func ParseBarIdempotencyKey(s string) (BarIdempotencyKey, error) {
+	return idempotency.ParseKey[BarOp](s)
+}
+
+// BarInput is what bar is asked to do.
+type BarInput struct {
+	Id     string
+	Params BarParams
+	Body   BarJSONRequestBody
+}
+
+// BarIdempotentRequest is a request to bar under its key. Only a constructor
+// makes one.
+type BarIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey BarIdempotencyKey
+
+	in idempotency.Sealed[BarInput]
+}
+
+// NewBarIdempotentRequest returns the request that asks for in under key.
+func NewBarIdempotentRequest(key BarIdempotencyKey, in BarInput) BarIdempotentRequest {
+	return BarIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r BarIdempotentRequest) Input() BarInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r BarIdempotentRequest) Equal(other BarIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r BarIdempotentRequest) LogValue() slog.Value { return idempotency.LogRequest(r.IdempotencyKey) }
+
+// String is the text of LogValue.
+func (r BarIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash.
+func (r BarIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *BarIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[BarOp, BarInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewBarIdempotentRequest(key, in)
+	return nil
+}
 
 // apiExportOperation is what the document says of APIExport.
 var apiExportOperation = idempotency.Operation{
@@ -779,6 +868,12 @@ type idempotentServer2[Tx2 any] struct {
 	edge *idempotency.Edge[Tx2]
 }
 
+func (s idempotentServer2[Tx2]) Bar(w http.ResponseWriter, r *http.Request, id string, params BarParams) {
+	s.edge.ServeHTTP(w, r, &barOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.Bar(w, r, id, params)
+	})
+}
+
 func (s idempotentServer2[Tx2]) APIExport(w http.ResponseWriter, r *http.Request) {
 	s.edge.ServeHTTP(w, r, &apiExportOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.APIExport(w, r)
@@ -835,6 +930,28 @@ type idempotentStrict[Tx2 any] struct {
 
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ StrictServerInterface = idempotentStrict[struct{}]{}
+
+func (s idempotentStrict[Tx2]) Bar(ctx context.Context, request BarRequestObject) (BarResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &barOperation, func(ctx context.Context, tx Tx2, call *idempotency.Call) (idempotency.Visit, error) {
+		in := BarInput{
+			Id:     request.Id,
+			Params: request.Params,
+			Body:   *request.Body,
+		}
+		resp, err := s.IdempotentServer.Bar(ctx, tx, NewBarIdempotentRequest(idempotency.KeyOf[BarOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitBarResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer2{answer}, nil
+}
+
+// VisitBarResponse writes the stored answer.
+func (a idempotentAnswer2) VisitBarResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
 
 func (s idempotentStrict[Tx2]) APIExport(ctx context.Context, request APIExportRequestObject) (APIExportResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &apiExportOperation, func(ctx context.Context, tx Tx2, call *idempotency.Call) (idempotency.Visit, error) {
