@@ -80,7 +80,7 @@ func (a *attempt) claim(deadline time.Time, id idempotency.Identity) error {
 		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
 			a.sql.hold.with(hash[:]), a.sql.reserve.with(hash[:]), a.sql.restore.with(), row)
 	} else {
-		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enter.with(encodeInt8(lock)).into(a.entered), row)
+		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enter.with(encodeInt8(lock^a.space)).into(a.entered), row)
 	}
 	switch {
 	case state(err) == stateLockTimeout:

@@ -108,7 +108,7 @@ func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
 	alone := s.insertFirst // no lock to be had: then skipping locked records is enough
 	begin := []bound{s.sql.sweepBegin.with()}
 	if !s.insertFirst {
-		begin = append(begin, s.sql.sweepLock.with(encodeInt8(s.sql.sweepNumber)).into(func(v [][]byte) error {
+		begin = append(begin, s.sql.sweepLock.with(encodeInt8(s.space)).into(func(v [][]byte) error {
 			alone = len(v[0]) == 1 && v[0][0] == 1
 			return nil
 		}))

@@ -41,10 +41,11 @@ func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkWritable(ctx, conn); err != nil {
 		return err
 	}
-	found, err := s.cfg.table.inspect(ctx, conn)
+	table, found, err := s.cfg.table.inspect(ctx, conn)
 	if err != nil {
 		return err
 	}
+	s.space = int64(hash(table.quoted()))
 	if !found {
 		return fmt.Errorf("the table %s does not exist, or not on the search_path: apply pgxstore.Migrate, or what pgxstore.Schema returns, before the server starts", s.cfg.table.quoted())
 	}

@@ -53,7 +53,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
 }
 
 func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
-	if found, err := t.inspect(ctx, conn); found || err != nil {
+	if _, found, err := t.inspect(ctx, conn); found || err != nil {
 		return err
 	}
 	if err := checkWritable(ctx, conn); err != nil {
@@ -64,7 +64,7 @@ func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		if found, err := t.inspect(ctx, tx); found || err != nil {
+		if _, found, err := t.inspect(ctx, tx); found || err != nil {
 			return err // another one was first
 		}
 		if _, err := tx.Exec(ctx, t.schemaSQL()); err != nil {
@@ -109,21 +109,28 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// inspect looks into the catalog and reports whether the table is there. An
-// error says what is wrong with it.
-func (t table) inspect(ctx context.Context, db querier) (bool, error) {
-	var oid *uint32
-	if err := db.QueryRow(ctx, "select to_regclass($1)::oid", pgx.QueryExecModeExec, t.quoted()).Scan(&oid); err != nil {
-		return false, err
+// inspect looks into the catalog and returns the table with the schema that it
+// was found in, and whether it is there. An error says what is wrong with it.
+func (t table) inspect(ctx context.Context, db querier) (table, bool, error) {
+	var oid uint32
+	err := db.QueryRow(ctx, `select c.oid, nspname, relname from pg_class c join pg_namespace n on n.oid = relnamespace
+		where c.oid = to_regclass($1)`, pgx.QueryExecModeExec, t.quoted()).Scan(&oid, &t.schema, &t.name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return t, false, nil
 	}
-	if oid == nil {
-		return false, nil
+	if err != nil {
+		return t, false, err
 	}
+	return t, true, t.check(ctx, db, oid)
+}
+
+// check says what is wrong with a table that is there.
+func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	var wrong []error
 	rows, err := db.Query(ctx, `select attname, format_type(atttypid, null), attnotnull and not atthasdef and attidentity = '' and attgenerated = '', attnotnull
-		from pg_attribute where attrelid = $1 and attnum > 0 and not attisdropped`, pgx.QueryExecModeExec, *oid)
+		from pg_attribute where attrelid = $1 and attnum > 0 and not attisdropped`, pgx.QueryExecModeExec, oid)
 	if err != nil {
-		return true, err
+		return err
 	}
 	type column struct {
 		kind             string
@@ -136,7 +143,7 @@ func (t table) inspect(ctx context.Context, db querier) (bool, error) {
 		found[name] = c
 		return nil
 	}); err != nil {
-		return true, err
+		return err
 	}
 	for _, want := range columns {
 		switch got, ok := found[want.name]; {
@@ -159,9 +166,9 @@ func (t table) inspect(ctx context.Context, db querier) (bool, error) {
 		coalesce(bool_or(indisunique and indnkeyatts = 1 and a.attname = 'id'), false),
 		coalesce(bool_or(a.attname = 'expires_at'), false)
 		from pg_index join pg_attribute a on a.attrelid = indrelid and a.attnum = indkey[0]
-		where indrelid = $1 and indisvalid and indpred is null`, pgx.QueryExecModeExec, *oid).Scan(&unique, &sorted)
+		where indrelid = $1 and indisvalid and indpred is null`, pgx.QueryExecModeExec, oid).Scan(&unique, &sorted)
 	if err != nil {
-		return true, err
+		return err
 	}
 	if !unique {
 		wrong = append(wrong, errors.New("no unique index on (id), which the guarantee rests on"))
@@ -170,9 +177,9 @@ func (t table) inspect(ctx context.Context, db querier) (bool, error) {
 		wrong = append(wrong, errors.New("no index on (expires_at), which sweeping needs"))
 	}
 	if wrong != nil {
-		return true, fmt.Errorf("the table %s is not as this version needs it; compare it with pgxstore.Schema: %w", t.quoted(), errors.Join(wrong...))
+		return fmt.Errorf("the table %s is not as this version needs it; compare it with pgxstore.Schema: %w", t.quoted(), errors.Join(wrong...))
 	}
-	return true, nil
+	return nil
 }
 
 // checkPrivileges refuses a table that the current user may not use.

@@ -28,10 +28,9 @@ type statements struct {
 
 	release *statement // deletes the record $1
 
-	sweepBegin  *statement
-	sweepLock   *statement // takes the advisory lock $1
-	sweepNumber int64      // the lock of this table's sweepers
-	sweep       *statement // deletes a batch of expired records
+	sweepBegin *statement
+	sweepLock  *statement // takes the advisory lock $1
+	sweep      *statement // deletes a batch of expired records
 }
 
 // lockPatience is how long a claim without advisory locks waits for another
@@ -90,8 +89,7 @@ func newStatements(cfg *config) *statements {
 			sql:  "delete from " + table + " where id = $1",
 			oids: []uint32{pgtype.UUIDOID},
 		},
-		sweepBegin:  &statement{sql: "begin isolation level read committed"},
-		sweepNumber: int64(hash("sweep " + table)),
+		sweepBegin: &statement{sql: "begin isolation level read committed"},
 		sweepLock: &statement{
 			sql:  "select pg_try_advisory_xact_lock($1)",
 			oids: []uint32{pgtype.Int8OID},

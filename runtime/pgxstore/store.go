@@ -22,7 +22,8 @@ type Store struct {
 	pool        *pgxpool.Pool
 	cfg         *config
 	sql         *statements
-	insertFirst bool // advisory locks do not work here
+	space       int64 // tells this table's advisory locks from another's
+	insertFirst bool  // advisory locks do not work here
 }
 
 var (

@@ -38,7 +38,7 @@ type session struct {
 	// as it lives, so that statements can stay prepared. Through a pooler in
 	// transaction mode it does not: each transaction may meet another process.
 	direct   bool
-	mixed    bool // prepared statements got lost all the same
+	mixed    bool            // prepared statements got lost all the same
 	prepared map[string]bool // by name
 }
 
