@@ -19,7 +19,9 @@ const _ = idempotency.IsAtLeastVersion0_1
 // IdempotentServer is implemented by the handlers. Tx is the store's
 // transaction: what a handler writes through it is committed together with the
 // answer, or not at all. A returned error and an answer that the document
-// releases roll it back, and the key is free again.
+// releases roll it back, and the key is free again. After a deadlock or a
+// serialization failure a handler runs again in a new transaction, so it leaves
+// its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx any] interface {
 	// GetAccount handles GET /accounts/{account_id}.
 	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
