@@ -40,7 +40,7 @@
 //
 // SQLite has one writer. A handler holds its turn from the claim to the
 // commit, so keep handlers short; other requests wait for up to
-// [WithClaimTimeout]. A duplicate of a request that runs in this process is
+// [WithClaimTimeout]. A duplicate of a request that runs in the same [Store] is
 // refused in flight at once, without a connection; one that comes to another
 // process waits for its turn and is replayed. Work cannot call Execute or
 // Transact of its own store: it is refused, except for its own request, which

@@ -31,7 +31,7 @@ func unavailable(err error) error {
 func outcomeUnknown(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeOutcomeUnknown,
-		Detail: "the database failed in COMMIT; a retry with the same key finds out",
+		Detail: "the database failed in COMMIT, and it is not known yet whether the effects were kept",
 		Err:    err,
 	}
 }

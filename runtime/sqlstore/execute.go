@@ -111,21 +111,21 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[*sql.Tx]) (i
 	}
 	defer tx.end()
 	resp, err := s.run(ctx, tx, work)
-	if err == nil {
-		if err = tx.Commit(); err != nil && !s.dialect.conflict(err) {
-			return idempotency.Response{}, outcomeUnknown(err)
-		}
-	}
 	if lost, isLost := err.(*lostError); isLost {
-		err = lost.error
-	}
-	if err != nil && s.dialect.conflict(err) {
-		err = unavailable(err)
+		err = unavailable(lost.error)
 	}
 	if err != nil {
 		return idempotency.Response{}, err
 	}
-	return resp, nil
+	err = tx.Commit()
+	switch {
+	case err == nil:
+		return resp, nil
+	case s.dialect.conflict(err):
+		return idempotency.Response{}, unavailable(err)
+	default:
+		return idempotency.Response{}, outcomeUnknown(err)
+	}
 }
 
 // inside marks the context of work that runs in a transaction of Store.

@@ -466,6 +466,35 @@ func TestCommitFails(t *testing.T) {
 	}
 }
 
+// Without a key nobody can find out what became of a commit.
+func TestTransactCommitFails(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "test.db")
+	prepare(t, openDB(t, file, wal, 0))
+	for _, c := range []struct {
+		at      moment
+		failure error
+		want    error
+	}{
+		{beforeCommit, busy{5}, idempotency.ErrUnavailable},
+		{beforeCommit, errors.New("disk on fire"), idempotency.ErrOutcomeUnknown},
+		{afterCommit, errors.New("disk on fire"), idempotency.ErrOutcomeUnknown},
+	} {
+		s := newStore(t, openFaults(t, file, func(at moment) error {
+			if at == c.at {
+				return c.failure
+			}
+			return nil
+		}))
+		_, err := s.Transact(t.Context(), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+			return created("k"), effect(ctx, tx, "k")
+		})
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s, %v: %v, want %v", c.at, c.failure, err, c.want)
+		}
+	}
+}
+
 // In rollback-journal mode a reader can keep COMMIT waiting until it fails.
 // The transaction is then run again, and nothing is left of it.
 //
