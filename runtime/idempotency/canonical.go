@@ -38,8 +38,8 @@ type canonicalizer struct {
 	open      []member // the members so far of objects that are not complete
 	order     []rank   // of the members of one object
 
-	// pointers are JSON Pointers (RFC 6901), each cut to what is left of it
-	// below a value that is being read.
+	// pointers are JSON Pointers (RFC 6901), followed by what is left of them
+	// below the values that they lead through.
 	pointers []string
 	include  bool // what the pointers name counts, else all but that
 }
@@ -155,9 +155,6 @@ func (c *canonicalizer) object(sel selection) error {
 		if err != nil {
 			return err
 		}
-		if below != (selection{}) {
-			c.pointers = c.pointers[:below.first]
-		}
 		if counts {
 			m.end = len(c.doc)
 			c.open = append(c.open, m)
@@ -234,9 +231,6 @@ func (c *canonicalizer) array(sel selection) error {
 		if err != nil {
 			return err
 		}
-		if below != (selection{}) {
-			c.pointers = c.pointers[:below.first]
-		}
 		if !counts {
 			c.doc, c.objects = c.doc[:start], c.objects[:firstObject]
 		}
@@ -279,7 +273,7 @@ func (c *canonicalizer) leave(closing byte) {
 }
 
 // descend returns which pointers concern the member or element called name,
-// and whether any of it counts. The caller takes them off c.pointers again.
+// and whether any of it counts.
 func (c *canonicalizer) descend(sel selection, name []byte) (below selection, counts bool) {
 	if sel == (selection{}) {
 		return selection{}, true

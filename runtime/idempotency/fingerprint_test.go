@@ -285,6 +285,25 @@ func TestFingerprintOfMediaType(t *testing.T) {
 	})
 }
 
+// A declared media type with a wildcard shows the handler what was sent, but
+// the boundary is the sender's accident.
+func TestFingerprintOfMaskedMediaType(t *testing.T) {
+	t.Parallel()
+	op := uploadOperation()
+	op.Bodies[0].MediaType = "multipart/*"
+	send := func(boundary, contentType string) change {
+		return change{contentType, func(in *fingerprintInput) {
+			multipartBodyOf(t, boundary, part{textproto.MIMEHeader{"A": {"b"}}, "1"})(in)
+			in.ContentType = contentType
+		}}
+	}
+	var in fingerprintInput
+	send("one", "multipart/mixed; boundary=one; kind=x").change(&in)
+	requireFingerprints(t, op, in,
+		[]change{send("two", "multipart/mixed; boundary=two; kind=x")},
+		[]change{send("one", "multipart/related; boundary=one; kind=x"), send("one", "multipart/mixed; boundary=one; kind=y")})
+}
+
 // A body counts in the form in which the generated server hands it over.
 func TestBodyOf(t *testing.T) {
 	t.Parallel()
@@ -539,7 +558,10 @@ func TestMatchesUnderAnotherVersion(t *testing.T) {
 func TestFingerprintVersion1DoesNotChange(t *testing.T) {
 	t.Parallel()
 	var upload fingerprintInput
-	multipartBodyOf(t, "b", part{textproto.MIMEHeader{"Content-Disposition": {`form-data; name="a"`}}, "1"})(&upload)
+	field := textproto.MIMEHeader{"Content-Disposition": {`form-data; name="a"`}, "Content-Type": {"text/plain"}}
+	multipartBodyOf(t, "b", part{field, "1"}, part{field, "2"})(&upload)
+	transfer := transferRequest()
+	transfer.Body = []byte(`{"é":[1.50,-0,1e400,true],"É":"\ud83d\ude00","b":{"z":null,"y":{}},"B":1,"b":2,"a":""}`)
 	binary := transferOperation()
 	binary.Bodies = []Body{{MediaType: "application/octet-stream", Kind: BodyRaw}}
 	for _, test := range []struct {
@@ -548,8 +570,8 @@ func TestFingerprintVersion1DoesNotChange(t *testing.T) {
 		in   fingerprintInput
 		want string
 	}{
-		{"JSON", transferOperation(), transferRequest(), "017f08dc292adc98382092e48e567007ced6590b2622ea543db852b712f3711120"},
-		{"multipart", uploadOperation(), upload, "01fbb6786be202a3024fda55da5045688915f7cf93d3fb75136fece2b89248ef65"},
+		{"JSON", transferOperation(), transfer, "010957b112cb0caf488f0ea776abb7cd1e802d1773543fb00a58d5a5a8082ca307"},
+		{"multipart", uploadOperation(), upload, "01aa105ead0c967b9db80909eb33ed0c55c5ce725d09863e42b8ec3263223ad577"},
 		{"bytes", binary, transferRequest(), "01f8f85de02334fd9f24c2199fca83b94bb16ff9959ed127bb22f6a83295f00984"},
 		{"nothing", &Operation{}, fingerprintInput{}, "01c314afa404bf2cf0baea007be60cc15de41cd9bcbb57cae7a6903ef83fb444fb"},
 	} {
