@@ -81,7 +81,7 @@ type loader struct {
 	fset     *token.FileSet
 	findings diag.List
 	files    []*file
-	// types, funcs and owner describe the package that holds the strict server.
+	// types and funcs are declared by the package that holds the strict server.
 	types map[string]declaration
 	funcs map[string]*ast.FuncDecl
 }

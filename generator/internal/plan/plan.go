@@ -15,8 +15,8 @@ import (
 // File is the model of the file with the server's code.
 type File struct {
 	Package string
-	Source  string // base name of the document
-	Imports []string
+	Source  string   // base name of the document
+	Imports []string // specs; an empty one stands between the standard library's and others
 	// Operations are the marked ones and Methods all, both in the order of
 	// StrictServerInterface.
 	Operations []*Operation
@@ -107,7 +107,7 @@ func (p *planner) plan() *File {
 
 	imports := newImports(p.scope)
 	for _, op := range f.Operations {
-		p.fill(op, imports)
+		op.fill(imports)
 	}
 	imports.uses(f.Operations)
 	f.Imports = imports.lines()
