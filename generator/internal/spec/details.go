@@ -2,6 +2,7 @@ package spec
 
 import (
 	"mime"
+	"slices"
 	"strings"
 
 	"github.com/idemgen/idemgen/generator/internal/tree"
@@ -10,12 +11,15 @@ import (
 // details reads what the policy and the generated code need of a marked
 // operation, and refuses what cannot be replayed.
 func (l *loader) details(e *entry) {
-	e.Parameters = l.parameters(e)
+	e.declared = l.parameters(e)
+	for _, p := range e.declared {
+		e.Parameters = append(e.Parameters, p.Parameter)
+	}
 	if body := e.node.Get("requestBody"); body.Exists() {
 		e.Body = l.body(body)
 	}
 	responses := e.node.Get("responses").Fields()
-	streams := !hasSuccess(responses)
+	onlyDefault := !slices.ContainsFunc(responses, isSuccess)
 	for _, f := range responses {
 		if strings.HasPrefix(f.Name, "x-") {
 			continue
@@ -26,7 +30,7 @@ func (l *loader) details(e *entry) {
 		}
 		r := Response{Status: f.Name, Pos: f.Key.Pos(), MediaTypes: mediaTypes(resolved)}
 		e.Responses = append(e.Responses, r)
-		if f.Name[0] != '2' && (f.Name != "default" || !streams) {
+		if !isSuccess(f) && (f.Name != "default" || !onlyDefault) {
 			continue
 		}
 		for _, c := range resolved.Get("content").Fields() {
@@ -39,17 +43,11 @@ func (l *loader) details(e *entry) {
 	}
 }
 
-// hasSuccess reports whether a 2xx answer is declared; otherwise default
-// stands for it.
-func hasSuccess(responses []tree.Field) bool {
-	for _, f := range responses {
-		if strings.HasPrefix(f.Name, "2") {
-			return true
-		}
-	}
-	return false
-}
+// isSuccess reports whether the response is for a 2xx status. Where there is
+// none, default stands for it.
+func isSuccess(response tree.Field) bool { return strings.HasPrefix(response.Name, "2") }
 
+// resolved follows a $ref and reports one that leads nowhere.
 func (l *loader) resolved(v tree.Value) (tree.Value, bool) {
 	resolved, problem := l.refs.resolve(v)
 	if problem != nil {
@@ -67,7 +65,7 @@ type declared struct {
 
 // parameters returns the operation's parameters after its path item's; the
 // operation's own win (OpenAPI 3.1 section 4.8.10.1).
-func (l *loader) declaredParameters(e *entry) []declared {
+func (l *loader) parameters(e *entry) []declared {
 	var params []declared
 	for _, list := range []tree.Value{e.item.Get("parameters"), e.node.Get("parameters")} {
 	next:
@@ -92,15 +90,6 @@ func (l *loader) declaredParameters(e *entry) []declared {
 			}
 			params = append(params, p)
 		}
-	}
-	return params
-}
-
-func (l *loader) parameters(e *entry) []Parameter {
-	e.declared = l.declaredParameters(e)
-	params := make([]Parameter, len(e.declared))
-	for i, p := range e.declared {
-		params[i] = p.Parameter
 	}
 	return params
 }

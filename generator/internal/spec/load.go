@@ -3,6 +3,7 @@ package spec
 import (
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
 	"github.com/idemgen/idemgen/generator/internal/tree"
@@ -89,6 +90,14 @@ type entry struct {
 	node     tree.Value // operation
 	declared []declared // Parameters with what declares them
 	marker   *marker    // nil for an unmarked operation
+}
+
+// idPos is where the operation gets its name.
+func (e *entry) idPos() diag.Pos {
+	if id := e.node.Get("operationId"); id.Exists() {
+		return id.Pos()
+	}
+	return e.Pos
 }
 
 func (l *loader) load() *Document {
@@ -204,14 +213,11 @@ func (l *loader) checkIDs(entries []entry) {
 	first := map[string]*entry{}
 	for i := range entries {
 		e := &entries[i]
-		pos := e.Pos
-		if id := e.node.Get("operationId"); id.Exists() {
-			pos = id.Pos()
+		if e.marker != nil && strings.ContainsFunc(e.ID(), unicode.IsControl) {
+			l.errorf(e.idPos(), "operation-id", "the name %s of a marked operation holds a control character; give it another operationId", tree.Quote(e.ID()))
 		}
-		if e.marker != nil {
-			if i := strings.IndexFunc(e.ID(), isControl); i >= 0 {
-				l.errorf(pos, "operation-id", "the name %s of a marked operation holds a control character; give it another operationId", tree.Quote(e.ID()))
-			}
+		if id := e.node.Get("operationId"); e.marker != nil && id.Exists() && e.OperationID == "" {
+			l.errorf(id.Pos(), "operation-id", "the operationId of a marked operation must be a string that is not empty")
 		}
 		other, ok := first[e.ID()]
 		if !ok {
@@ -219,16 +225,8 @@ func (l *loader) checkIDs(entries []entry) {
 			continue
 		}
 		if e.marker != nil || other.marker != nil {
-			otherPos := other.Pos
-			if id := other.node.Get("operationId"); id.Exists() {
-				otherPos = id.Pos()
-			}
-			l.errorf(pos, "operation-id", "the operationId %s is also that of %s %s at %s; one of the two is marked, so give each its own",
-				tree.Quote(e.ID()), other.Method, other.Path, otherPos)
+			l.errorf(e.idPos(), "operation-id", "the operationId %s is also that of %s %s at %s; one of the two is marked, so give each its own",
+				tree.Quote(e.ID()), other.Method, other.Path, other.idPos())
 		}
 	}
-}
-
-func isControl(r rune) bool {
-	return r < 0x20 || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029'
 }

@@ -29,8 +29,8 @@ var namedThings = []string{
 	"headers", "encoding", "content", "links", "callbacks", "examples", "variables", "mapping", "scopes",
 }
 
-// examples are members that hold data, in which every name is allowed.
-var examples = []string{"example", "default", "enum", "const", "value", "security"}
+// dataMembers hold data, in which every name is allowed.
+var dataMembers = []string{"example", "default", "enum", "const", "value", "security"}
 
 // walkPlaces looks at v and all that it holds. The path leads there; named
 // says that v's members are named by the author.
@@ -41,7 +41,7 @@ func (l *loader) walkPlaces(v tree.Value, path []string, named bool) {
 	for _, f := range v.Fields() {
 		if !named {
 			l.checkPlace(v, f, path)
-			if strings.HasPrefix(f.Name, "x-") || slices.Contains(examples, f.Name) || f.Name == "examples" && f.Value.IsList() {
+			if strings.HasPrefix(f.Name, "x-") || slices.Contains(dataMembers, f.Name) || f.Name == "examples" && f.Value.IsList() {
 				continue
 			}
 		}

@@ -289,6 +289,27 @@ func TestWindowsLineEnds(t *testing.T) {
 	}
 }
 
+// A document may be odd wherever nothing depends on it.
+func TestOddDocuments(t *testing.T) {
+	t.Parallel()
+	for name, paths := range map[string]string{
+		"no paths":            "paths: null\n",
+		"list of paths":       "paths: [1]\n",
+		"path item is text":   "paths: {/a: text}\n",
+		"operation is null":   "paths: {/a: {post: null}}\n",
+		"responses is a list": "paths: {/a: {post: {x-idempotent: true, responses: [1]}}}\n",
+		"empty status":        "paths: {/a: {post: {x-idempotent: true, responses: {\"\": {}, 200: null}}}}\n",
+		"empty parameter":     "paths: {/a: {post: {x-idempotent: true, parameters: [{}, null, 1, {in: header}], responses: {}}}}\n",
+		"empty media type":    "paths: {/a: {post: {x-idempotent: true, requestBody: {content: {\"\": null}}, responses: {}}}}\n",
+		"number as id":        "paths: {/a: {post: {operationId: 5, responses: {}}}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			load(t, Options{File: write(t, t.TempDir(), "s.yaml", head+paths)})
+		})
+	}
+}
+
 // Whatever a marker says, it is understood in full or refused at a position in
 // the file; an operation with a marker other than false never comes out
 // unmarked.
