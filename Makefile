@@ -10,6 +10,9 @@ RACE    := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := bin/golangci-lint-$(GOLANGCI_VERSION)
 
+# What idemgen generates from, in the golden cases and the examples.
+CONFIGS = $(sort $(shell find testdata/golden examples -name idemgen.yaml))
+
 # How long each fuzz target runs, in go test's form.
 FUZZTIME ?= 10s
 
@@ -46,15 +49,15 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s)
 
 .PHONY: generate
 generate: bin/tools ## Generate every file again: golden cases, examples
-	@for config in $$(git ls-files '*idemgen.yaml'); do \
+	@for config in $(CONFIGS); do \
 		bin/idemgen -config "$$config" || exit 1; \
 	done
 
 .PHONY: fresh
 fresh: bin/tools ## Fail if a generated file is not what its spec gives now
-	@for config in $$(git ls-files '*idemgen.yaml'); do \
-		bin/idemgen -check -config "$$config" || exit 1; \
-	done
+	@status=0; for config in $(CONFIGS); do \
+		bin/idemgen -check -config "$$config" || status=1; \
+	done; exit $$status
 
 .PHONY: format
 format: ## Format all Go files
@@ -72,16 +75,16 @@ vet: ## Run go vet in every module, and build the tool and the runtime for macOS
 	done
 	@for os in darwin windows; do \
 		echo "build for $$os"; \
-		GOOS=$$os go build ./... ./runtime/... && \
+		GOOS=$$os go build ./cmd/... $$(go list ./runtime/... | grep -v /internal/) && \
 		GOOS=$$os go vet ./runtime/internal/testenv/... || exit 1; \
 	done
 
 .PHONY: lint
 lint: $(GOLANGCI) ## Run golangci-lint in every module (built on first use, some minutes)
-	@for module in $(MODULES); do \
+	@status=0; for module in $(MODULES); do \
 		echo "lint $$module"; \
-		(cd $$module && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...) || exit 1; \
-	done
+		(cd $$module && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...) || status=1; \
+	done; exit $$status
 
 .PHONY: standalone
 standalone: ## Build and vet each module as its users get it: without go.work, and with a tidy go.mod
