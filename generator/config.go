@@ -200,16 +200,21 @@ func (r *configReader) checkOutput(output string, pos diag.Pos) {
 	}
 }
 
+// realPath is the absolute path without links, as far as it can be told.
+func realPath(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return path
+}
+
 // moduleRoot is the nearest directory at or above dir that holds a go.mod, or
 // "". Links are followed first: it is where a file really lies that counts.
 func moduleRoot(dir string) string {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
+	dir = realPath(dir)
 	for {
 		if info, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && !info.IsDir() {
 			return dir

@@ -12,7 +12,7 @@ type Diagnostic = diag.Diagnostic
 
 // Findings are all findings of a run, sorted by position. As an error they say
 // that nothing was generated.
-type Findings []Diagnostic
+type Findings []Diagnostic //nolint:errname // a list that can also be an error, as go/scanner.ErrorList
 
 // Error returns one line for each finding.
 func (f Findings) Error() string {

@@ -3,6 +3,7 @@ package generator_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,9 +41,7 @@ func project(t testing.TB, files map[string]string) string {
 		"idemgen.yaml":      "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n",
 		"oapi-codegen.yaml": oapiConfig,
 	}
-	for name, content := range files {
-		all[name] = content
-	}
+	maps.Copy(all, files)
 	for name, content := range all {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -133,7 +133,7 @@ func declaresStrictServer(file *ast.File) bool {
 	for _, decl := range file.Decls {
 		if types, ok := decl.(*ast.GenDecl); ok && types.Tok == token.TYPE {
 			for _, t := range types.Specs {
-				if t.(*ast.TypeSpec).Name.Name == "StrictServerInterface" {
+				if spec, ok := t.(*ast.TypeSpec); ok && spec.Name.Name == "StrictServerInterface" {
 					return true
 				}
 			}
@@ -196,15 +196,7 @@ func (s *starter) findDocument() {
 		}
 	}
 	root := moduleRoot(s.dir)
-	dir, err := filepath.Abs(s.dir)
-	if err != nil {
-		s.errorf(s.dir, "init", "%v", err)
-		return
-	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
-	for ; ; dir = filepath.Dir(dir) {
+	for dir := realPath(s.dir); ; dir = filepath.Dir(dir) {
 		var found []string
 		for _, sub := range []string{".", "api", "openapi", "spec", "docs"} {
 			for _, path := range dataFiles(filepath.Join(dir, sub)) {
@@ -315,18 +307,9 @@ func unmarked(doc *spec.Document) []string {
 
 // relative is a path as the config writes it, quoted where YAML needs it.
 func (s *starter) relative(path string) string {
-	name := path
-	abs, err := filepath.Abs(path)
-	if dir, dirErr := filepath.Abs(s.dir); err == nil && dirErr == nil {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			dir = real
-		}
-		if real, err := filepath.EvalSymlinks(abs); err == nil {
-			abs = real
-		}
-		if rel, err := filepath.Rel(dir, abs); err == nil {
-			name = rel
-		}
+	name, err := filepath.Rel(realPath(s.dir), realPath(path))
+	if err != nil {
+		name = path
 	}
 	name = filepath.ToSlash(name)
 	if strings.ContainsFunc(name, func(r rune) bool {

@@ -29,7 +29,7 @@ func generate(ctx context.Context, inv *invocation) int {
 	if !ok {
 		return inv.failf("-format must be text, json or github, not %q", inv.format)
 	}
-	out := outcome{inv: inv}
+	out := &outcome{inv: inv}
 	code := out.generate(ctx)
 	report(out)
 	return code

@@ -9,14 +9,14 @@ import (
 )
 
 // reporters print an outcome, by the value of -format.
-var reporters = map[string]func(outcome){
-	"text":   outcome.text,
-	"json":   outcome.json,
-	"github": outcome.github,
+var reporters = map[string]func(*outcome){
+	"text":   (*outcome).text,
+	"json":   (*outcome).json,
+	"github": (*outcome).github,
 }
 
 // text prints for people: findings and errors to standard error.
-func (o outcome) text() {
+func (o *outcome) text() {
 	for _, d := range o.findings {
 		fmt.Fprintln(o.inv.stderr, d)
 	}
@@ -24,7 +24,7 @@ func (o outcome) text() {
 }
 
 // summary prints all but the findings.
-func (o outcome) summary() {
+func (o *outcome) summary() {
 	if o.err != nil {
 		fmt.Fprintln(o.inv.stderr, "idemgen:", o.err)
 	}
@@ -49,10 +49,10 @@ func (o outcome) summary() {
 }
 
 // failed reports whether an error has stopped the run.
-func (o outcome) failed() bool { return o.err != nil || len(o.findings) > len(o.result.Warnings) }
+func (o *outcome) failed() bool { return o.err != nil || len(o.findings) > len(o.result.Warnings) }
 
 // fate says what became of a file.
-func (o outcome) fate(c generator.Change) string {
+func (o *outcome) fate(c generator.Change) string {
 	switch {
 	case c.State == generator.Fresh:
 		return "up to date"
@@ -66,7 +66,7 @@ func (o outcome) fate(c generator.Change) string {
 }
 
 // json prints one object to standard output.
-func (o outcome) json() {
+func (o *outcome) json() {
 	type finding struct {
 		File    string `json:"file"`
 		Line    int    `json:"line,omitempty"`
@@ -98,13 +98,14 @@ func (o outcome) json() {
 	enc := json.NewEncoder(o.inv.stdout)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	// The document holds strings and numbers only, so it always encodes.
-	_ = enc.Encode(document)
+	if err := enc.Encode(document); err != nil {
+		fmt.Fprintln(o.inv.stderr, "idemgen:", err)
+	}
 }
 
 // github prints findings as workflow commands of GitHub Actions, which show
 // them as annotations.
-func (o outcome) github() {
+func (o *outcome) github() {
 	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	for _, d := range o.findings {

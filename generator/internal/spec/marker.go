@@ -383,7 +383,7 @@ func pointerProblem(s string) string {
 	if !strings.HasPrefix(s, "/") {
 		return "a JSON Pointer begins with /"
 	}
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] == '~' && (i+1 == len(s) || s[i+1] != '0' && s[i+1] != '1') {
 			return "in a JSON Pointer, ~ is written ~0 and / is written ~1"
 		}

@@ -45,7 +45,7 @@ func (l *loader) walkPlaces(v tree.Value, path []string, named bool) {
 				continue
 			}
 		}
-		below := append(path[:len(path):len(path)], f.Name)
+		below := slices.Concat(path, []string{f.Name})
 		inComponents := len(path) == 1 && path[0] == "components"
 		l.walkPlaces(f.Value, below, !named && (inComponents || f.Value.IsMap() && slices.Contains(namedThings, f.Name)))
 	}

@@ -78,7 +78,7 @@ func (r *resolver) target(ref tree.Value, text string) (tree.Value, *diag.Diagno
 	if unescaped, err := url.PathUnescape(fragment); err == nil {
 		fragment = unescaped
 	}
-	for _, token := range strings.Split(strings.TrimPrefix(fragment, "/"), "/") {
+	for token := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
 		token = pointerUnescaper.Replace(token)
 		if items := target.Items(); items != nil {
 			i, err := strconv.Atoi(token)

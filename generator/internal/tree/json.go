@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -52,7 +53,7 @@ func (p *jsonParser) value(depth int) *yaml.Node {
 	if err != nil {
 		return nil
 	}
-	for bytes.IndexByte([]byte(" \t\r\n,:"), p.data[start]) >= 0 {
+	for strings.IndexByte(" \t\r\n,:", p.data[start]) >= 0 {
 		start++
 	}
 	p.advance(start)
@@ -83,7 +84,7 @@ func (p *jsonParser) value(depth int) *yaml.Node {
 	case json.Number:
 		n.Value = token.String()
 		n.Tag = "!!int"
-		if bytes.ContainsAny([]byte(n.Value), ".eE") {
+		if strings.ContainsAny(n.Value, ".eE") {
 			n.Tag = "!!float"
 		}
 	case bool:

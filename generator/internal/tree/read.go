@@ -158,13 +158,13 @@ type expander struct {
 	findings diag.List
 }
 
-func (e *expander) fail(n *yaml.Node, code, format string, args ...any) {
+func (e *expander) failf(n *yaml.Node, code, format string, args ...any) {
 	e.findings = append(e.findings, diag.Errorf(Value{e.file, n}.Pos(), code, format, args...))
 }
 
 func (e *expander) expand(n *yaml.Node, depth int) {
 	if depth > maxDepth {
-		e.fail(n, "file-invalid", "is nested deeper than %d levels", maxDepth)
+		e.failf(n, "file-invalid", "is nested deeper than %d levels", maxDepth)
 		return
 	}
 	e.open[n] = true
@@ -175,7 +175,7 @@ func (e *expander) expand(n *yaml.Node, depth int) {
 		}
 		if child.Kind == yaml.AliasNode {
 			if e.open[child.Alias] {
-				e.fail(child, "file-invalid", "the alias *%s stands inside of what it names", child.Value)
+				e.failf(child, "file-invalid", "the alias *%s stands inside of what it names", child.Value)
 				return
 			}
 			// Anchors come before their aliases: the target is expanded already.
@@ -185,7 +185,7 @@ func (e *expander) expand(n *yaml.Node, depth int) {
 		e.expand(child, depth+1)
 	}
 	if n.Kind == yaml.MappingNode && len(e.findings) == 0 {
-		e.merge(n, depth)
+		e.merge(n)
 		e.checkKeys(n)
 	}
 }
@@ -194,7 +194,7 @@ func (e *expander) copy(n *yaml.Node, depth int) *yaml.Node {
 	e.copies--
 	if e.copies < 0 || depth > maxDepth {
 		if len(e.findings) == 0 {
-			e.fail(n, "file-invalid", "aliases expand to more than %d values or %d levels", maxCopies, maxDepth)
+			e.failf(n, "file-invalid", "aliases expand to more than %d values or %d levels", maxCopies, maxDepth)
 		}
 		return n
 	}
@@ -210,7 +210,7 @@ func (e *expander) copy(n *yaml.Node, depth int) *yaml.Node {
 }
 
 // merge applies the merge key << of YAML 1.1, which OpenAPI tools understand.
-func (e *expander) merge(n *yaml.Node, depth int) {
+func (e *expander) merge(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.ShortTag() != "!!merge" {
@@ -223,7 +223,7 @@ func (e *expander) merge(n *yaml.Node, depth int) {
 		n.Content = append(n.Content[:i:i], n.Content[i+2:]...)
 		for _, source := range sources {
 			if source.Kind != yaml.MappingNode {
-				e.fail(source, "file-invalid", "<< needs an object or a list of objects")
+				e.failf(source, "file-invalid", "<< needs an object or a list of objects")
 				return
 			}
 			for j := 0; j+1 < len(source.Content); j += 2 {
@@ -243,11 +243,11 @@ func (e *expander) checkKeys(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if key.Kind != yaml.ScalarNode {
-			e.fail(key, "file-invalid", "a key must be text, not %s", Value{e.file, key}.Kind())
+			e.failf(key, "file-invalid", "a key must be text, not %s", Value{e.file, key}.Kind())
 			continue
 		}
 		if first, ok := seen[key.Value]; ok {
-			e.fail(key, "duplicate-key", "the key %s stands at line %d already; keep one of the two", Quote(key.Value), first.Line)
+			e.failf(key, "duplicate-key", "the key %s stands at line %d already; keep one of the two", Quote(key.Value), first.Line)
 			continue
 		}
 		seen[key.Value] = key
