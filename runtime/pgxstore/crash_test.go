@@ -1,0 +1,97 @@
+package pgxstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
+)
+
+// victimDSN holds, in the process that is to be killed, what it connects to.
+const victimDSN = "PGXSTORE_TEST_VICTIM_DSN"
+
+func TestMain(m *testing.M) {
+	if dsn := os.Getenv(victimDSN); dsn != "" {
+		fmt.Fprintln(os.Stderr, "the process to be killed has ended by itself:", victim(dsn))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// victim executes one request on a server that stops answering on the way.
+func victim(dsn string) error {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	s, err := pgxstore.New(ctx, pool)
+	if err != nil {
+		return err
+	}
+	_, err = s.Execute(ctx, request("k", "a"), func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
+		resp, err := pay("k")(ctx, tx)
+		if err != nil {
+			return resp, err
+		}
+		_, err = tx.Exec(ctx, "select 'in the handler'")
+		return resp, err
+	})
+	return err
+}
+
+// completion begins the pipeline that ends with COMMIT.
+const completion = `insert into "idempotency_records"`
+
+// A process that is killed at any point leaves nothing or all, and its key is
+// free as soon as the server sees the connection end.
+//
+// Covers CRA-01, CRA-02, CRA-03, CRA-04.
+func TestKilledProcess(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, at string
+		fate     fate
+		stored   bool
+	}{
+		{"BeforeTheClaim", "begin isolation", blackhole, false},
+		{"WithTheClaim", "begin isolation", holdAnswer, false},
+		{"InTheHandler", "select 'in the handler'", holdAnswer, false},
+		{"BeforeCommit", completion, blackhole, false},
+		{"AfterCommit", completion, holdAnswer, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dsn := newDatabase(t)
+			p := newProxy(t, dsn)
+			there := p.on(c.at, c.fate)
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), victimDSN+"="+p.dsn)
+			cmd.Stderr = os.Stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			<-there
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // it was killed
+
+			pool := newPool(t, dsn)
+			res := settled(t, newStore(t, pool), request("k", "a"), pay("k"))
+			if res.Replayed != c.stored || string(res.Body) != `{"id":"k"}` {
+				t.Errorf("retry: %+v", res)
+			}
+			if n := effects(t, pool, "k"); n != 1 {
+				t.Errorf("%d effects", n)
+			}
+		})
+	}
+}
