@@ -91,7 +91,7 @@ func crowd(ctx context.Context, store *sqlstore.Store) error {
 				for {
 					_, err := store.Execute(ctx, request(key), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
 						// Reads first, as handlers do.
-						if _, err := countIn(ctx, tx, key); err != nil {
+						if err := readIn(ctx, tx, key); err != nil {
 							return idempotency.Response{}, err
 						}
 						return created(key), effect(ctx, tx, key)
@@ -113,9 +113,10 @@ func crowd(ctx context.Context, store *sqlstore.Store) error {
 	return <-failures
 }
 
-func countIn(ctx context.Context, tx *sql.Tx, label string) (n int, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM effects WHERE label = ?`, label).Scan(&n)
-	return n, err
+// readIn reads what a handler is about to write.
+func readIn(ctx context.Context, tx *sql.Tx, label string) error {
+	var n int
+	return tx.QueryRowContext(ctx, `SELECT count(*) FROM effects WHERE label = ?`, label).Scan(&n)
 }
 
 func request(key string) idempotency.Request {

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"time"
 
 	_ "modernc.org/sqlite"
@@ -16,17 +14,11 @@ import (
 )
 
 func Example() {
-	dir, err := os.MkdirTemp("", "sqlstore")
+	// For the example; a server names a file, as in file:app.db?…
+	db, err := sql.Open("sqlite", "file::memory:?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "app.db")+
-		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
 	db.SetMaxOpenConns(1)
 
 	ctx := context.Background()

@@ -22,9 +22,9 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	id := req.ID()
 	for run := 1; ; run++ {
 		res, err := s.attempt(ctx, id, req, work)
-		lost, isLost := err.(*lostError)
+		var lost *lostError
 		switch {
-		case !isLost:
+		case !errors.As(err, &lost):
 			return res, err
 		case run == maxRuns || !req.MayRerun():
 			return idempotency.Result{}, unavailable(lost.error)
@@ -111,10 +111,11 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[*sql.Tx]) (i
 	}
 	defer tx.end()
 	resp, err := s.run(ctx, tx, work)
-	if lost, isLost := err.(*lostError); isLost {
-		err = unavailable(lost.error)
-	}
-	if err != nil {
+	var lost *lostError
+	switch {
+	case errors.As(err, &lost):
+		return idempotency.Response{}, unavailable(lost.error)
+	case err != nil:
 		return idempotency.Response{}, err
 	}
 	err = tx.Commit()

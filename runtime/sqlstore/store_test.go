@@ -162,7 +162,7 @@ func TestSweepInBatches(t *testing.T) {
 	prepare(t, db)
 	s := newStore(t, db)
 	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
-		INSERT INTO idempotency_keys SELECT CAST(i AS BLOB), 's', 'o', i, x'', 200, x'', x'', 0, CASE i WHEN 1 THEN 1 << 60 ELSE i END FROM n`); err != nil {
+		INSERT INTO idempotency_keys SELECT CAST(i AS BLOB), 's', 'o', i, x'', 200, zeroblob(0), zeroblob(9), 0, CASE i WHEN 1 THEN 1 << 60 ELSE i END FROM n`); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Sweep(t.Context()); n != 2499 || err != nil {
@@ -333,15 +333,19 @@ func TestUnavailable(t *testing.T) {
 	}
 	t.Run("no connection", func(t *testing.T) {
 		t.Parallel()
-		db := openDB(t, filepath.Join(t.TempDir(), "test.db"), "_pragma=busy_timeout(50)", 1)
+		file := filepath.Join(t.TempDir(), "test.db")
+		db := openDB(t, file, "_pragma=busy_timeout(50)", 1)
 		prepare(t, db)
-		s := newStore(t, db, sqlstore.WithClaimTimeout(50*time.Millisecond))
+		timeout := sqlstore.WithClaimTimeout(50 * time.Millisecond)
+		alone := newStore(t, db, timeout)
+		withReader := newStore(t, db, timeout, sqlstore.WithReader(openDB(t, file, "_pragma=busy_timeout(50)", 1)))
 		c, err := db.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		unavailable(t, s)
+		unavailable(t, alone)
+		unavailable(t, withReader)
 	})
 	t.Run("file gone", func(t *testing.T) {
 		t.Parallel()
@@ -509,7 +513,7 @@ func TestCommitWaitsForReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := countIn(t.Context(), reader, "k"); err != nil { // holds its lock until it ends
+	if err := readIn(t.Context(), reader, "k"); err != nil { // holds its lock until it ends
 		t.Fatal(err)
 	}
 	runs := 0
