@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -85,73 +86,96 @@ func Run(t *testing.T, handler http.Handler, op Operation) {
 	if op.Key == "" {
 		op.Key = "key-1"
 	}
-	send := func(t *testing.T, r Request, keys ...string) Answer {
-		t.Helper()
-		return Send(t, server, r, op.KeyHeader, keys...)
+	d := driver{server, op}
+	d.refusals(t)
+	d.ran(t, 0)
+	first := d.first(t)
+	d.ran(t, 1)
+	for _, r := range append([]Request{op.Request}, op.Same...) {
+		d.replay(t, r, first, op.Key)
+		d.replay(t, r, first, `"`+op.Key+`"`)
 	}
-	runs := func(t *testing.T, want int) {
-		t.Helper()
-		if got := op.Runs(); got != want {
-			t.Fatalf("the handler has run %d times, want %d", got, want)
-		}
+	for _, r := range op.Other {
+		Refused(t, "mismatch of "+r.Path+" "+r.Body, d.send(t, r, op.Key), http.StatusUnprocessableEntity, "mismatch")
 	}
+	d.ran(t, 1)
+	if op.Optional {
+		d.unprotected(t)
+		d.ran(t, 3)
+	}
+}
 
+type driver struct {
+	server *httptest.Server
+	op     Operation
+}
+
+func (d driver) send(t *testing.T, r Request, keys ...string) Answer {
+	t.Helper()
+	return Send(t, d.server, r, d.op.KeyHeader, keys...)
+}
+
+func (d driver) ran(t *testing.T, want int) {
+	t.Helper()
+	if got := d.op.Runs(); got != want {
+		t.Fatalf("the handler has run %d times, want %d", got, want)
+	}
+}
+
+func (d driver) refusals(t *testing.T) {
+	t.Helper()
 	for name, keys := range map[string][]string{
-		"two keys":    {op.Key, op.Key + "0"},
-		"equal keys":  {op.Key, op.Key},
-		"joined keys": {op.Key + ", " + op.Key},
+		"two keys":    {d.op.Key, d.op.Key + "0"},
+		"equal keys":  {d.op.Key, d.op.Key},
+		"joined keys": {d.op.Key + ", " + d.op.Key},
 		"empty key":   {""},
 		"spaced key":  {"a b"},
 	} {
-		got, code := send(t, op.Request, keys...), "key_invalid"
-		if op.Declared && len(keys) > 1 {
+		got, code := d.send(t, d.op.Request, keys...), "key_invalid"
+		if d.op.Declared && len(keys) > 1 {
 			code = ""
 		}
 		Refused(t, name, got, http.StatusBadRequest, code)
 	}
-	if !op.Optional {
-		Refused(t, "missing key", send(t, op.Request), http.StatusBadRequest, "key_missing")
+	if !d.op.Optional {
+		Refused(t, "missing key", d.send(t, d.op.Request), http.StatusBadRequest, "key_missing")
 	}
-	runs(t, 0)
+}
 
-	first := send(t, op.Request, op.Key)
-	if first.Status != op.Status || op.Body != "" && first.Body != op.Body {
-		t.Fatalf("first: %d %q, want %d %q", first.Status, first.Body, op.Status, op.Body)
+func (d driver) first(t *testing.T) Answer {
+	t.Helper()
+	first := d.send(t, d.op.Request, d.op.Key)
+	if first.Status != d.op.Status || d.op.Body != "" && first.Body != d.op.Body {
+		t.Fatalf("first: %d %q, want %d %q", first.Status, first.Body, d.op.Status, d.op.Body)
 	}
 	if got := first.Header.Get("Idempotent-Replayed"); got != "" {
 		t.Errorf("first: Idempotent-Replayed: %s", got)
 	}
-	runs(t, 1)
+	return first
+}
 
-	for _, r := range append([]Request{op.Request}, op.Same...) {
-		for _, key := range []string{op.Key, `"` + op.Key + `"`} {
-			replay := send(t, r, key)
-			if replay.Status != first.Status || replay.Body != first.Body {
-				t.Errorf("replay of %q: %d %q, want %d %q", r.Body, replay.Status, replay.Body, first.Status, first.Body)
-			}
-			if got := replay.Header.Get("Idempotent-Replayed"); got != "true" {
-				t.Errorf("replay: Idempotent-Replayed: %q", got)
-			}
-			for _, h := range []http.Header{first.Header, replay.Header} {
-				h.Del("Date")
-				h.Del("Idempotent-Replayed")
-			}
-			if !maps.EqualFunc(first.Header, replay.Header, func(a, b []string) bool { return strings.Join(a, "\n") == strings.Join(b, "\n") }) {
-				t.Errorf("replay: header %v, want %v", replay.Header, first.Header)
-			}
-		}
+func (d driver) replay(t *testing.T, r Request, first Answer, key string) {
+	t.Helper()
+	replay := d.send(t, r, key)
+	if replay.Status != first.Status || replay.Body != first.Body {
+		t.Errorf("replay of %q: %d %q, want %d %q", r.Body, replay.Status, replay.Body, first.Status, first.Body)
 	}
-	for _, r := range op.Other {
-		Refused(t, "mismatch of "+r.Path+" "+r.Body, send(t, r, op.Key), http.StatusUnprocessableEntity, "mismatch")
+	if got := replay.Header.Get("Idempotent-Replayed"); got != "true" {
+		t.Errorf("replay: Idempotent-Replayed: %q", got)
 	}
-	runs(t, 1)
+	want := first.Header.Clone()
+	want.Set("Idempotent-Replayed", "true")
+	want.Set("Date", replay.Header.Get("Date"))
+	if !maps.EqualFunc(replay.Header, want, slices.Equal) {
+		t.Errorf("replay: header %v, want %v", replay.Header, want)
+	}
+}
 
-	if op.Optional {
-		for i := range 2 {
-			if got := send(t, op.Request); got.Status != op.Status || got.Header.Get("Idempotent-Replayed") != "" {
-				t.Errorf("without a key: %d, want %d", got.Status, op.Status)
-			}
-			runs(t, 2+i)
+func (d driver) unprotected(t *testing.T) {
+	t.Helper()
+	for range 2 {
+		if got := d.send(t, d.op.Request); got.Status != d.op.Status || got.Header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("without a key: %d, replayed %q", got.Status, got.Header.Get("Idempotent-Replayed"))
 		}
 	}
 }

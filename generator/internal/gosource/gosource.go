@@ -5,10 +5,12 @@
 package gosource
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/scanner"
 	"go/token"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -173,8 +175,8 @@ func isSource(name string) bool {
 }
 
 func (l *loader) syntaxErrors(name string, err error) {
-	list, ok := err.(scanner.ErrorList)
-	if !ok || len(list) == 0 {
+	var list scanner.ErrorList
+	if !errors.As(err, &list) || len(list) == 0 {
 		l.errorf(l.filePos(name), "go-syntax", "%v", err)
 		return
 	}
@@ -454,8 +456,9 @@ func (l *loader) filePos(name string) diag.Pos {
 
 // underlying drops the path from an error, since the finding has it already.
 func underlying(err error) error {
-	if e, ok := err.(*os.PathError); ok {
-		return e.Err
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,15 +25,6 @@ var packages = map[string]string{
 	"time":           "time",
 	runtimePath:      "idempotency",
 }
-
-var packageNames = func() []string {
-	var all []string
-	for _, name := range packages {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
-}()
 
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
@@ -107,9 +99,9 @@ func (i *imports) uses(ops []*Operation) {
 // others.
 func (i *imports) lines() []string {
 	var std, others []string
-	for path, spec := range i.byPath {
+	for _, path := range slices.Sorted(maps.Keys(i.byPath)) {
 		line := strconv.Quote(path)
-		if spec.explicit {
+		if spec := i.byPath[path]; spec.explicit {
 			line = spec.name + " " + line
 		}
 		if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") {
@@ -118,10 +110,5 @@ func (i *imports) lines() []string {
 			std = append(std, line)
 		}
 	}
-	byPath := func(a, b string) int {
-		return strings.Compare(a[strings.Index(a, `"`):], b[strings.Index(b, `"`):])
-	}
-	slices.SortFunc(std, byPath)
-	slices.SortFunc(others, byPath)
 	return append(append(std, ""), others...)
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"unicode"
@@ -102,13 +103,7 @@ func (p *planner) suggest(method string) string {
 // scope is what is declared at package level, by the package and by the plan.
 type scope struct{ at map[string]diag.Pos }
 
-func newScope(pkg *gosource.Package) *scope {
-	s := &scope{at: make(map[string]diag.Pos, len(pkg.Scope))}
-	for name, pos := range pkg.Scope {
-		s.at[name] = pos
-	}
-	return s
-}
+func newScope(pkg *gosource.Package) *scope { return &scope{at: maps.Clone(pkg.Scope)} }
 
 func (s *scope) has(name string) bool {
 	_, ok := s.at[name]

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -126,7 +127,7 @@ func (p *planner) reserve() {
 			p.errorf(pos, "name-collision", "%s is the name of something idemgen generates; rename this declaration (a schema with x-go-name)", name)
 		}
 	}
-	for _, name := range packageNames {
+	for _, name := range slices.Sorted(maps.Values(packages)) {
 		if pos, taken := p.scope.take(name, p.pkg.Pos); taken {
 			p.errorf(pos, "name-collision", "%s is the name of a package that generated code imports; rename this declaration", name)
 		}

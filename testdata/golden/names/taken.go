@@ -4,6 +4,6 @@ package api
 
 type idempotentServer struct{}
 
-const idempotentAnswer = "taken"
+var idempotentAnswer = "taken"
 
-var _ = idempotentServer{}
+var _, _ = idempotentServer{}, idempotentAnswer
