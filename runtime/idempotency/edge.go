@@ -74,10 +74,7 @@ func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operati
 // admit reads from the request what Run needs, or says why it is refused.
 func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
 	r := call.request
-	name := call.op.Key.Header
-	if name == "" {
-		name = "Idempotency-Key"
-	}
+	name := call.op.Key.header()
 	switch lines := r.Header.Values(name); {
 	case len(lines) > 0:
 		key, err := normalizeKey(call.op.Key, lines)
