@@ -125,11 +125,11 @@ func prepare(dir, document string) (p prepared, err error) {
 		return p, err
 	}
 	for name, text := range map[string]string{
-		"go.mod":            "module bench\n\ngo 1.25.0\n",
+		"go.mod": "module bench\n\ngo 1.25.0\n",
 		"oapi-codegen.yaml": "package: bench\noutput: api.gen.go\ngenerate: {models: true, std-http-server: true, strict-server: true, client: true}\n" +
 			fmt.Sprintf("output-options: {resolve-type-name-collisions: true, exclude-schemas: [%s], exclude-operation-ids: [%s]}\n",
 				strings.Join(out.schemas, ", "), strings.Join(out.operations, ", ")),
-		"idemgen.yaml":      fmt.Sprintf("spec: %q\noperations:\n%s", p.document, marks.String()),
+		"idemgen.yaml": fmt.Sprintf("spec: %q\noperations:\n%s", p.document, marks.String()),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return p, err
