@@ -72,7 +72,7 @@ func BenchmarkReplay(b *testing.B) {
 		id := req.ID()
 		for b.Loop() {
 			var body []byte
-			if err := db.QueryRowContext(b.Context(), `SELECT body FROM idempotency_keys WHERE id = ?`, id[:]).Scan(&body); err != nil {
+			if err := db.QueryRowContext(b.Context(), `SELECT body FROM idempotency_records WHERE id = ?`, id[:]).Scan(&body); err != nil {
 				b.Fatal(err)
 			}
 		}

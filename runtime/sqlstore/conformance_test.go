@@ -113,7 +113,7 @@ func TestConformance(t *testing.T) {
 					Effect:  effect,
 					Effects: func(ctx context.Context, label string) (int, error) { return countEffects(ctx, db, label) },
 					Advance: func(ctx context.Context, d time.Duration) error {
-						_, err := db.ExecContext(ctx, `UPDATE idempotency_keys SET created_at = created_at - ?1, expires_at = expires_at - ?1`, d.Milliseconds())
+						_, err := db.ExecContext(ctx, `UPDATE idempotency_records SET created_at = created_at - ?1, expires_at = expires_at - ?1`, d.Milliseconds())
 						return err
 					},
 				}

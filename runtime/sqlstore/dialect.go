@@ -14,8 +14,6 @@ type Dialect interface {
 	statements(table string) statements
 	// verify refuses a database that cannot keep the guarantee.
 	verify(ctx context.Context, db *sql.DB, c config) error
-	// verifyReader refuses one that does not hold the table.
-	verifyReader(ctx context.Context, db *sql.DB, c config) error
 	// conflict reports whether err says that the transaction lost to another
 	// one and may succeed when it is run again.
 	conflict(err error) bool
@@ -52,20 +50,21 @@ type prepared struct {
 func prepare(ctx context.Context, db, reader *sql.DB, s statements) (p prepared, err error) {
 	for _, x := range []struct {
 		into  **sql.Stmt
-		db    *sql.DB
 		query string
 	}{
-		{&p.claim, db, s.claim},
-		{&p.mark, db, s.mark},
-		{&p.unmark, db, s.unmark},
-		{&p.find, db, s.find},
-		{&p.clock, db, s.clock},
-		{&p.insert, db, s.insert},
-		{&p.read, reader, s.find},
+		{&p.claim, s.claim},
+		{&p.mark, s.mark},
+		{&p.unmark, s.unmark},
+		{&p.find, s.find},
+		{&p.clock, s.clock},
+		{&p.insert, s.insert},
 	} {
-		if *x.into, err = x.db.PrepareContext(ctx, x.query); err != nil {
+		if *x.into, err = db.PrepareContext(ctx, x.query); err != nil {
 			return prepared{}, fmt.Errorf("sqlstore: prepare %s: %w", x.query, err)
 		}
+	}
+	if p.read, err = reader.PrepareContext(ctx, s.find); err != nil {
+		return prepared{}, fmt.Errorf("sqlstore: the reader cannot read the store's table: open it on the same database: %w", err)
 	}
 	return p, nil
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // defaultTable is the name that the files in schema/ use.
-const defaultTable = "idempotency_keys"
+const defaultTable = "idempotency_records"
 
 // tableName is what SQLite, MySQL and PostgreSQL all take as an identifier.
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)

@@ -30,12 +30,12 @@ func (sqlite) statements(table string) statements {
 		// busy_timeout. One that reads first fails at once when another has
 		// written since (SQLITE_BUSY_SNAPSHOT).
 		claim: r.Replace(`DELETE FROM $table WHERE id = ? AND expires_at <= $now`),
-		find: r.Replace(`SELECT $now, scope, operation, idempotency_key, fingerprint, status, header, body, created_at, expires_at
+		find: r.Replace(`SELECT $now, scope, operation, key, fingerprint, status, header, body, created_at, expires_at
 			FROM $table WHERE id = ?`),
 		clock:  r.Replace(`SELECT $now`),
 		mark:   `SAVEPOINT idemgen_claim`,
 		unmark: `RELEASE idemgen_claim`,
-		insert: r.Replace(`INSERT INTO $table (id, scope, operation, idempotency_key, fingerprint, status, header, body, created_at, expires_at)
+		insert: r.Replace(`INSERT INTO $table (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?)`),
 		release: r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ?`),
 		sweep:   r.Replace(`DELETE FROM $table WHERE id IN (SELECT id FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ?)`),
@@ -52,7 +52,7 @@ func (sqlite) conflict(err error) bool {
 		return primary == 5 || primary == 6
 	}
 	text := err.Error()
-	return strings.Contains(text, "database is locked") || strings.Contains(text, "table is locked")
+	return strings.HasSuffix(text, "database is locked") || strings.Contains(text, "database table is locked")
 }
 
 func (d sqlite) verify(ctx context.Context, db *sql.DB, c config) error {
@@ -77,10 +77,6 @@ func (d sqlite) verify(ctx context.Context, db *sql.DB, c config) error {
 		}
 	}
 	return verifySQLiteTable(ctx, first, c.table)
-}
-
-func (sqlite) verifyReader(ctx context.Context, db *sql.DB, c config) error {
-	return verifySQLiteTable(ctx, db, c.table)
 }
 
 func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c config) error {
@@ -117,12 +113,10 @@ func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c conf
 }
 
 // verifySQLiteTable refuses a missing or foreign table.
-func verifySQLiteTable(ctx context.Context, db interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, table string) error {
+func verifySQLiteTable(ctx context.Context, conn *sql.Conn, table string) error {
 	var columns, primary, index int
-	err := db.QueryRowContext(ctx, `SELECT
-		(SELECT count(*) FROM pragma_table_info(?) WHERE name IN ('id', 'scope', 'operation', 'idempotency_key',
+	err := conn.QueryRowContext(ctx, `SELECT
+		(SELECT count(*) FROM pragma_table_info(?) WHERE name IN ('id', 'scope', 'operation', 'key',
 			'fingerprint', 'status', 'header', 'body', 'created_at', 'expires_at')),
 		(SELECT count(*) FROM pragma_table_info(?) WHERE pk > 0 AND name = 'id'),
 		(SELECT count(*) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i WHERE i.seqno = 0 AND i.name = 'expires_at')`,

@@ -43,7 +43,7 @@ func newConfig(opts []Option) config {
 	return c
 }
 
-// WithTable names the table. Defaults to idempotency_keys. A name is 1 to 63
+// WithTable names the table. Defaults to idempotency_records. A name is 1 to 63
 // ASCII letters, digits and underscores, not beginning with a digit.
 func WithTable(name string) Option { return func(c *config) { c.table = name } }
 
@@ -72,8 +72,6 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	}
 	if c.reader == nil {
 		c.reader = db
-	} else if err := d.verifyReader(ctx, c.reader, c); err != nil {
-		return nil, err
 	}
 	texts := d.statements(c.table)
 	stmts, err := prepare(ctx, db, c.reader, texts)

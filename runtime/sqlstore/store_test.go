@@ -41,11 +41,11 @@ func TestNewRefuses(t *testing.T) {
 		{name: "extra", query: "_pragma=busy_timeout(1)&_pragma=synchronous(extra)", prepare: migrate},
 		{name: "no table", query: wal, prepare: script(`SELECT 1`), want: "create it with Migrate"},
 		{name: "no table of that name", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("other")}, want: "table other does not exist"},
-		{name: "other columns", query: wal, prepare: script(`CREATE TABLE idempotency_keys (id BLOB PRIMARY KEY, scope TEXT)`), want: "other columns"},
-		{name: "no primary key", query: wal, prepare: script(`CREATE TABLE idempotency_keys (id, scope, operation, idempotency_key, fingerprint, status, header, body, created_at, expires_at)`), want: "other columns"},
+		{name: "other columns", query: wal, prepare: script(`CREATE TABLE idempotency_records (id BLOB PRIMARY KEY, scope TEXT)`), want: "other columns"},
+		{name: "no primary key", query: wal, prepare: script(`CREATE TABLE idempotency_records (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)`), want: "other columns"},
 		{name: "no index", query: wal, prepare: func(t *testing.T, db *sql.DB) {
 			migrate(t, db)
-			script(`DROP INDEX idempotency_keys_expires_at`)(t, db)
+			script(`DROP INDEX idempotency_records_expires_at`)(t, db)
 		}, want: "no index on expires_at"},
 		{name: "synchronous normal", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: migrate, want: "set it to FULL"},
 		{name: "synchronous on one connection", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: func(t *testing.T, db *sql.DB) {
@@ -95,8 +95,8 @@ func TestNewRefusesOtherReader(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 1)
 	prepare(t, db)
 	other := openDB(t, filepath.Join(t.TempDir(), "other.db"), wal, 1)
-	if _, err := sqlstore.New(t.Context(), db, sqlstore.SQLite, sqlstore.WithReader(other)); err == nil {
-		t.Error("no error")
+	if _, err := sqlstore.New(t.Context(), db, sqlstore.SQLite, sqlstore.WithReader(other)); err == nil || !strings.Contains(err.Error(), "on the same database") {
+		t.Errorf("error %v, want a refusal", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestSweepUsesIndex(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
 	prepare(t, db)
-	rows, err := db.Query(`EXPLAIN QUERY PLAN SELECT id FROM idempotency_keys WHERE expires_at <= 1 ORDER BY expires_at LIMIT 1000`)
+	rows, err := db.Query(`EXPLAIN QUERY PLAN SELECT id FROM idempotency_records WHERE expires_at <= 1 ORDER BY expires_at LIMIT 1000`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestSweepUsesIndex(t *testing.T) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(plan.String(), "idempotency_keys_expires_at") || strings.Contains(plan.String(), "SCAN") || strings.Contains(plan.String(), "TEMP B-TREE") {
+	if !strings.Contains(plan.String(), "idempotency_records_expires_at") || strings.Contains(plan.String(), "SCAN") || strings.Contains(plan.String(), "TEMP B-TREE") {
 		t.Errorf("plan:\n%s", plan.String())
 	}
 }
@@ -162,11 +162,39 @@ func TestSweepInBatches(t *testing.T) {
 	prepare(t, db)
 	s := newStore(t, db)
 	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
-		INSERT INTO idempotency_keys SELECT CAST(i AS BLOB), 's', 'o', i, x'', 200, zeroblob(0), zeroblob(9), 0, CASE i WHEN 1 THEN 1 << 60 ELSE i END FROM n`); err != nil {
+		INSERT INTO idempotency_records SELECT CAST(i AS BLOB), 's', 'o', i, x'', 200, zeroblob(0), zeroblob(9), 0, CASE i WHEN 1 THEN 1 << 60 ELSE i END FROM n`); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Sweep(t.Context()); n != 2499 || err != nil {
 		t.Errorf("Sweep: %d, %v; want 2499", n, err)
+	}
+}
+
+// A sweep that begins while another one runs leaves the work to it.
+func TestOneSweeper(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "test.db")
+	db := openDB(t, file, wal, 0)
+	prepare(t, db)
+	if _, err := newStore(t, db).Execute(t.Context(), request("k"), func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("first"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`UPDATE idempotency_records SET created_at = 0, expires_at = 1`); err != nil {
+		t.Fatal(err)
+	}
+	var s *sqlstore.Store
+	inside := false
+	s = newStore(t, openFaults(t, file, func(at moment) error {
+		if at == beforeExec && !inside {
+			inside = true
+			if n, err := s.Sweep(t.Context()); n != 0 || err != nil {
+				t.Errorf("second sweep: %d, %v; want 0", n, err)
+			}
+		}
+		return nil
+	}))
+	if n, err := s.Sweep(t.Context()); n != 1 || err != nil || !inside {
+		t.Errorf("first sweep: %d, %v; want 1", n, err)
 	}
 }
 
@@ -186,13 +214,13 @@ func TestCollision(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
 	prepare(t, db)
 	s := newStore(t, db)
-	for _, column := range []string{"scope", "operation", "idempotency_key"} {
+	for _, column := range []string{"scope", "operation", "key"} {
 		req := request(column)
 		if _, err := s.Execute(t.Context(), req, func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("first"), nil }); err != nil {
 			t.Fatal(err)
 		}
 		id := req.ID()
-		if _, err := db.Exec(`UPDATE idempotency_keys SET `+column+` = 'other' WHERE id = ?`, id[:]); err != nil {
+		if _, err := db.Exec(`UPDATE idempotency_records SET `+column+` = 'other' WHERE id = ?`, id[:]); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Execute(t.Context(), req, never(t)); !errors.Is(err, idempotency.ErrMismatch) {
@@ -221,7 +249,7 @@ func TestReleaseSparesNewRecord(t *testing.T) {
 		}
 	}
 	store("first")
-	if _, err := db.Exec(`UPDATE idempotency_keys SET created_at = created_at - 1000`); err != nil {
+	if _, err := db.Exec(`UPDATE idempotency_records SET created_at = created_at - 1000`); err != nil {
 		t.Fatal(err)
 	}
 	s := newStore(t, openFaults(t, file, func(at moment) error {
@@ -284,7 +312,7 @@ func TestDamagedRecord(t *testing.T) {
 	if _, err := s.Execute(t.Context(), req, func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("first"), nil }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(`UPDATE idempotency_keys SET header = x'00'`); err != nil {
+	if _, err := db.Exec(`UPDATE idempotency_records SET header = x'00'`); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := s.Execute(t.Context(), req, never(t)); err == nil {

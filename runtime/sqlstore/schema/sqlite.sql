@@ -1,16 +1,16 @@
 -- +goose Up
 -- Records of answered requests, for github.com/idemgen/idemgen/runtime/sqlstore.
 -- A row is written once, in the commit of the effects that it answers for.
-CREATE TABLE IF NOT EXISTS "idempotency_keys" (
-	id              BLOB    NOT NULL PRIMARY KEY, -- 16 bytes, from scope, operation and key
-	scope           TEXT    NOT NULL,
-	operation       TEXT    NOT NULL,
-	idempotency_key TEXT    NOT NULL,
-	fingerprint     BLOB    NOT NULL,
-	status          INTEGER NOT NULL,
-	header          BLOB    NOT NULL, -- one "Name: value" line for each value
-	body            BLOB    NOT NULL, -- as it was sent
-	created_at      INTEGER NOT NULL, -- Unix time in milliseconds, as is expires_at
-	expires_at      INTEGER NOT NULL CHECK (expires_at > created_at)
+CREATE TABLE IF NOT EXISTS "idempotency_records" (
+	id          BLOB    NOT NULL PRIMARY KEY, -- 16 bytes, from scope, operation and key
+	scope       TEXT    NOT NULL,
+	operation   TEXT    NOT NULL,
+	key         TEXT    NOT NULL,
+	fingerprint BLOB    NOT NULL,
+	status      INTEGER NOT NULL,
+	header      BLOB    NOT NULL, -- one "Name: value" line for each value
+	body        BLOB    NOT NULL, -- as it was sent
+	created_at  INTEGER NOT NULL, -- Unix time in milliseconds, as is expires_at
+	expires_at  INTEGER NOT NULL CHECK (expires_at > created_at)
 );
-CREATE INDEX IF NOT EXISTS "idempotency_keys_expires_at" ON "idempotency_keys" (expires_at);
+CREATE INDEX IF NOT EXISTS "idempotency_records_expires_at" ON "idempotency_records" (expires_at);
