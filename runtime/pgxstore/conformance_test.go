@@ -92,15 +92,3 @@ func execIgnored(sql string) func(ctx context.Context, tx pgx.Tx) error {
 		return nil
 	}
 }
-
-// newDatabaseWithoutLocks returns a database in which advisory locks keep
-// nobody out, as on servers that offer the function for compatibility alone.
-func newDatabaseWithoutLocks(t *testing.T) string {
-	dsn := testenv.Postgres(t)
-	_, err := newPool(t, dsn).Exec(t.Context(), `create schema broken;
-		create function broken.pg_try_advisory_xact_lock(bigint) returns boolean language sql as 'select true'`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dsn + "&search_path=broken,public,pg_catalog"
-}

@@ -38,11 +38,32 @@ func newPool(t testing.TB, dsn string, adapt ...func(*pgxpool.Config)) *pgxpool.
 func newDatabase(t testing.TB) string {
 	t.Helper()
 	dsn := testenv.Postgres(t)
+	fill(t, dsn)
+	return dsn
+}
+
+// fill creates the store's table and a table of effects.
+func fill(t testing.TB, dsn string) {
+	t.Helper()
 	pool := newPool(t, dsn)
 	if err := pgxstore.Migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Exec(t.Context(), "create table effects (key text not null, at timestamptz not null default now())"); err != nil {
+	if _, err := pool.Exec(t.Context(), "create table effects (key text not null)"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newBouncedDatabase is newDatabase through a PgBouncer in transaction mode.
+func newBouncedDatabase(t *testing.T) string { return testenv.PgBouncer(t, newDatabase(t)) }
+
+// newDatabaseWithoutLocks is newDatabase with advisory locks that keep nobody
+// out, as on servers that offer the function for compatibility alone.
+func newDatabaseWithoutLocks(t *testing.T) string {
+	dsn := newDatabase(t) + "&search_path=broken,public,pg_catalog"
+	_, err := newPool(t, dsn).Exec(t.Context(), `create schema broken;
+		create function broken.pg_try_advisory_xact_lock(bigint) returns boolean language sql as 'select true'`)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return dsn
@@ -69,10 +90,10 @@ func request(key, body string) idempotency.Request {
 	return r
 }
 
-// pay is work that makes one effect for key.
+// pay is work that makes one effect for key, in a way that PgBouncer allows.
 func pay(key string) idempotency.Work[pgx.Tx] {
 	return func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
-		if _, err := tx.Exec(ctx, "insert into effects (key) values ($1)", key); err != nil {
+		if _, err := tx.Exec(ctx, "insert into effects (key) values ($1)", pgx.QueryExecModeExec, key); err != nil {
 			return idempotency.Response{}, err
 		}
 		return created(key), nil

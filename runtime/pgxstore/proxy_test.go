@@ -28,11 +28,23 @@ const (
 // proxy passes PostgreSQL's protocol on, message by message, and knows which
 // SQL each message carries out.
 type proxy struct {
-	dsn    string // leads through the proxy
-	server string
+	dsn      string // leads through the proxy
+	server   string
+	listener net.Listener
 
 	mu    sync.Mutex
 	rules []*rule
+	links []*link
+}
+
+// stop ends all connections and takes no more.
+func (p *proxy) stop() {
+	p.listener.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.links {
+		l.close()
+	}
 }
 
 // rule applies its fate once, to the next statement that begins with its text.
@@ -59,27 +71,30 @@ func newProxy(t testing.TB, dsn string) *proxy {
 		t.Fatal(err)
 	}
 	u.Host = listener.Addr().String()
-	p := &proxy{dsn: u.String(), server: fmt.Sprintf("%s:%d", cfg.Host, cfg.Port)}
-	var links sync.WaitGroup
-	links.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", p.server)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			l := &link{proxy: p, client: client, server: server, statements: make(map[string]string)}
-			t.Cleanup(l.close)
-			links.Go(l.toServer)
-			links.Go(l.toClient)
-		}
-	})
-	t.Cleanup(func() { listener.Close() })
+	p := &proxy{dsn: u.String(), server: fmt.Sprintf("%s:%d", cfg.Host, cfg.Port), listener: listener}
+	go p.accept()
+	t.Cleanup(p.stop)
 	return p
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		l := &link{proxy: p, client: client, server: server, statements: make(map[string]string)}
+		p.mu.Lock()
+		p.links = append(p.links, l)
+		p.mu.Unlock()
+		go l.toServer()
+		go l.toClient()
+	}
 }
 
 // on adds a rule. The channel is closed when the rule has struck.

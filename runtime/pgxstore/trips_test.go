@@ -94,7 +94,6 @@ func TestFirstRequestAddsNoRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	bare() // prepares work's statement
 	want := counter.during(bare)
 	if want != 3 {
 		t.Fatalf("the bare transaction made %d round trips, want BEGIN, INSERT and COMMIT", want)
