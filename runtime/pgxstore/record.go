@@ -52,13 +52,12 @@ func decodeRecord(v [][]byte) (*record, error) {
 	}, nil
 }
 
-// epoch is the zero of the server's binary timestamps, which count
-// microseconds.
-var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+// epoch is the Unix time, in microseconds, from which the server counts the
+// microseconds of its binary timestamps: 1 January 2000, UTC.
+const epoch = 946_684_800_000_000
 
 func decodeTime(b []byte) time.Time {
-	us := int64(binary.BigEndian.Uint64(b))
-	return epoch.Add(time.Duration(us/1e6) * time.Second).Add(time.Duration(us%1e6) * time.Microsecond)
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(b)) + epoch).UTC()
 }
 
 func decodeUint4(b []byte) uint32 { return binary.BigEndian.Uint32(b) }

@@ -94,9 +94,11 @@ func newStatements(cfg *config) *statements {
 			sql:  "select pg_try_advisory_xact_lock($1)",
 			oids: []uint32{pgtype.Int8OID},
 		},
+		// As an array the ids are looked up in the index, whatever the planner
+		// thinks of the table's size.
 		sweep: &statement{
-			sql: "delete from " + table + " where id in (select id from " + table +
-				" where expires_at <= now() order by expires_at limit " + strconv.Itoa(cfg.batch) + " for update skip locked)",
+			sql: "delete from " + table + " where id = any(array(select id from " + table +
+				" where expires_at <= now() order by expires_at limit " + strconv.Itoa(cfg.batch) + " for update skip locked))",
 		},
 	}
 	for _, st := range []*statement{

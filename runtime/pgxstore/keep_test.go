@@ -1,0 +1,371 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
+)
+
+// expire lets all records expire.
+const expire = "update idempotency_records set expires_at = now()"
+
+// execute runs a request that makes an effect for each key.
+func execute(t *testing.T, s *pgxstore.Store, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if _, err := s.Execute(t.Context(), request(key, "a"), pay(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSweepInBatches(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	s := newStore(t, pool, pgxstore.WithSweepBatch(3, time.Millisecond))
+	execute(t, s, "1", "2", "3", "4", "5", "6", "7", "8")
+	if _, err := pool.Exec(t.Context(), expire); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s, "live")
+	if n, err := s.Sweep(t.Context()); n != 8 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := s.Lookup(t.Context(), request("live", "a").Identity); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := s.Sweep(ctx); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %d, %v", n, err)
+	}
+}
+
+// One sweeper is at work at a time, and none waits for another.
+func TestOneSweeperAtATime(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	pool := newPool(t, dsn)
+	p := newProxy(t, dsn)
+	first, second := newStore(t, newPool(t, p.dsn)), newStore(t, pool)
+	execute(t, second, "k")
+	if _, err := pool.Exec(t.Context(), expire); err != nil {
+		t.Fatal(err)
+	}
+	p.before(`delete from "idempotency_records" where id = any`, func() {
+		if n, err := second.Sweep(t.Context()); n != 0 || err != nil {
+			t.Errorf("second sweeper: %d, %v", n, err)
+		}
+	})
+	if n, err := first.Sweep(t.Context()); n != 1 || err != nil {
+		t.Errorf("first sweeper: %d, %v", n, err)
+	}
+}
+
+// Sweeping uses the index on expires_at, and a claim the one on id.
+//
+// Covers EXP-10.
+func TestIndexesAreUsed(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t), func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	s := newStore(t, pool)
+	for range 3 { // until the statements are prepared
+		execute(t, s, "k")
+		if _, err := s.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := pool.Exec(t.Context(), `insert into idempotency_records
+		select gen_random_uuid(), now(), now() + i * interval '1 second', 201, 's', 'o', i::text, '\x01', '', ''
+		from generate_series(-5000, 100000) i; analyze idempotency_records`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for like, want := range map[string]struct{ parameters, index string }{
+		`delete from % for update skip locked%`:              {"", "idempotency_records_expires_at"},
+		`select % from "idempotency_records" where id = $1%`: {"('00000000-0000-0000-0000-000000000000')", "idempotency_records_pkey"},
+	} {
+		var name string
+		if err := pool.QueryRow(t.Context(), "select name from pg_prepared_statements where statement like $1", like).Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		rows, _ := pool.Query(t.Context(), "explain execute "+name+want.parameters, pgx.QueryExecModeExec)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := strings.Join(plan, "\n"); !strings.Contains(text, "using "+want.index) || strings.Contains(text, "Seq Scan") {
+			t.Errorf("%s does not use %s alone:\n%s", like, want.index, text)
+		}
+	}
+}
+
+// Release of a replayed record waits for the replay to let go of its claim.
+func TestReleaseAfterReplay(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	s := newStore(t, pool)
+	for range 20 {
+		execute(t, s, "k", "k")
+		if err := s.Release(t.Context(), request("k", "a").Identity); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := effects(t, pool, "k"); n != 20 {
+		t.Errorf("%d effects, want 20", n)
+	}
+}
+
+// Times are points in time: what the sessions call noon does not matter, and
+// a day of retention is 24 hours also where the clocks change.
+//
+// Covers EXP-08.
+func TestSessionTimeZones(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	zones := []string{"UTC", "Pacific/Auckland", "America/Los_Angeles", "Europe/Berlin"}
+	var stores []*pgxstore.Store
+	for _, zone := range zones {
+		stores = append(stores, newStore(t, newPool(t, dsn+"&timezone="+zone)))
+	}
+	for i, s := range stores {
+		req := request(zones[i], "a")
+		req.Retention = 300 * 24 * time.Hour // over two changes of the clocks
+		before := time.Now()
+		if _, err := s.Execute(t.Context(), req, pay(zones[i])); err != nil {
+			t.Fatal(err)
+		}
+		for j, other := range stores {
+			res, err := other.Execute(t.Context(), req, pay(zones[i]))
+			if err != nil || !res.Replayed {
+				t.Errorf("stored in %s, replayed in %s: %+v, %v", zones[i], zones[j], res, err)
+			}
+			rec, err := other.Lookup(t.Context(), req.Identity)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := rec.ExpiresAt.Sub(rec.CreatedAt); d != req.Retention {
+				t.Errorf("stored in %s, kept for %v by %s", zones[i], d, zones[j])
+			}
+			if d := rec.CreatedAt.Sub(before); d < -time.Minute || d > time.Minute {
+				t.Errorf("stored in %s at %v by %s, want about %v", zones[i], rec.CreatedAt, zones[j], before)
+			}
+			if n, err := other.Sweep(t.Context()); n != 0 || err != nil {
+				t.Errorf("swept in %s: %d, %v", zones[j], n, err)
+			}
+		}
+	}
+}
+
+// The retention of less than a second and of centuries is kept exactly.
+func TestRetentionIsExact(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, newPool(t, newDatabase(t)))
+	for i, d := range []time.Duration{time.Microsecond, 1500 * time.Millisecond, 24 * time.Hour, 290 * 365 * 24 * time.Hour} {
+		req := request(fmt.Sprint(i), "a")
+		req.Retention = d
+		if _, err := s.Execute(t.Context(), req, pay("k")); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := s.Lookup(t.Context(), req.Identity)
+		if err != nil || rec.ExpiresAt.Sub(rec.CreatedAt) != d {
+			t.Errorf("kept for %v instead of %v; %v", rec.ExpiresAt.Sub(rec.CreatedAt), d, err)
+		}
+	}
+}
+
+// An identity whose 16 bytes are another's gets a mismatch, never its answer.
+func TestCollisionIsMismatch(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	s := newStore(t, pool)
+	execute(t, s, "k")
+	for _, column := range []string{"scope", "operation", "key"} {
+		if _, err := pool.Exec(t.Context(), "update idempotency_records set "+column+" = "+column+" || 'x'"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Execute(t.Context(), request("k", "a"), never(t)); !errors.Is(err, idempotency.ErrMismatch) {
+			t.Errorf("another %s: %v", column, err)
+		}
+		if _, err := s.Lookup(t.Context(), request("k", "a").Identity); !errors.Is(err, idempotency.ErrNotFound) {
+			t.Errorf("another %s: lookup: %v", column, err)
+		}
+		if err := s.Release(t.Context(), request("k", "a").Identity); !errors.Is(err, idempotency.ErrNotFound) {
+			t.Errorf("another %s: release: %v", column, err)
+		}
+	}
+}
+
+// A damaged record is an error, not an answer and not a second run.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	s := newStore(t, pool)
+	execute(t, s, "k")
+	if _, err := pool.Exec(t.Context(), `update idempotency_records set header = 'nonsense'`); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := s.Execute(t.Context(), request("k", "a"), never(t)); err == nil {
+		t.Errorf("%+v", res)
+	}
+	waitIdle(t, pool)
+}
+
+// The limits hold inside the store's transactions and nowhere else; those that
+// the session has stay.
+func TestSessionLimits(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	names := []string{"idle_in_transaction_session_timeout", "client_connection_check_interval", "lock_timeout"}
+	for name, c := range map[string]struct {
+		dsn            string
+		opts           []pgxstore.Option
+		inside, beside []string
+	}{
+		"Default": {"", nil, []string{"1min", "10s", "0"}, []string{"0", "0", "0"}},
+		"Own":     {"&idle_in_transaction_session_timeout=7000", nil, []string{"7s", "10s", "0"}, []string{"7s", "0", "0"}},
+		"Chosen":  {"", []pgxstore.Option{pgxstore.WithSessionLimits(3*time.Second, 2*time.Second)}, []string{"3s", "2s", "0"}, []string{"0", "0", "0"}},
+		"None":    {"", []pgxstore.Option{pgxstore.WithSessionLimits(0, 0)}, []string{"0", "0", "0"}, []string{"0", "0", "0"}},
+		"NoLocks": {"&search_path=broken,public,pg_catalog&lock_timeout=9s", nil, []string{"1min", "10s", "9s"}, []string{"0", "0", "9s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := dsn
+			if name == "NoLocks" {
+				dsn, _, _ = strings.Cut(newDatabaseWithoutLocks(t), "&search_path")
+			}
+			pool := newPool(t, dsn+c.dsn)
+			s := newStore(t, pool, c.opts...)
+			settings := func(ctx context.Context, q interface {
+				QueryRow(context.Context, string, ...any) pgx.Row
+			}) []string {
+				got := make([]string, len(names))
+				for i, n := range names {
+					if err := q.QueryRow(ctx, "select current_setting($1)", n).Scan(&got[i]); err != nil {
+						t.Error(err)
+					}
+				}
+				return got
+			}
+			look := func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
+				if got := settings(ctx, tx); !slices.Equal(got, c.inside) {
+					t.Errorf("inside: %q, want %q", got, c.inside)
+				}
+				return created("k"), nil
+			}
+			for i := range 3 {
+				if _, err := s.Execute(t.Context(), request(fmt.Sprint(name, i), "a"), look); err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := s.Transact(t.Context(), look); err != nil {
+				t.Error(err)
+			}
+			if got := settings(t.Context(), pool); !slices.Equal(got, c.beside) {
+				t.Errorf("beside: %q, want %q", got, c.beside)
+			}
+		})
+	}
+}
+
+// A process that stalls in its handler loses its connection, and with it the
+// claim.
+//
+// Covers CON-10, CRA-01.
+func TestStalledHandlerLosesItsClaim(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	stalled := newStore(t, newPool(t, dsn), pgxstore.WithSessionLimits(50*time.Millisecond, 0))
+	s := newStore(t, newPool(t, dsn))
+	_, err := stalled.Execute(t.Context(), request("k", "a"), answering("k", func(context.Context, pgx.Tx) error {
+		if res := settled(t, s, request("k", "a"), pay("k")); res.Replayed {
+			t.Error("replayed what was never committed")
+		}
+		return nil
+	}))
+	// The first attempt finds its connection ended and looks for its outcome.
+	if err != nil {
+		t.Errorf("stalled: %v", err)
+	}
+	if n := effects(t, newPool(t, dsn), "k"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// Without advisory locks a claim is a row that nobody sees: a duplicate waits
+// for a moment and is then in flight, also while an expired record is replaced.
+func TestClaimByInsert(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabaseWithoutLocks(t))
+	s := newStore(t, pool)
+	for range 2 { // the second time the record has expired
+		_, err := s.Execute(t.Context(), request("k", "a"), answering("k", func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := s.Execute(ctx, request("k", "a"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
+				t.Errorf("duplicate: %v", err)
+			}
+			if err := s.Release(ctx, request("k", "a").Identity); !errors.Is(err, idempotency.ErrInFlight) {
+				t.Errorf("release: %v", err)
+			}
+			if n, err := s.Sweep(ctx); n != 0 || err != nil {
+				t.Errorf("sweep: %d, %v", n, err)
+			}
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pool.Exec(t.Context(), expire); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := effects(t, pool, "k"); n != 2 {
+		t.Errorf("%d effects", n)
+	}
+	if err := s.Release(t.Context(), request("k", "a").Identity); err != nil {
+		t.Errorf("release of an expired record: %v", err)
+	}
+	if err := s.Release(t.Context(), request("k", "a").Identity); !errors.Is(err, idempotency.ErrNotFound) {
+		t.Errorf("second release: %v", err)
+	}
+}
+
+// Claims that meet while an expired record is replaced have one winner.
+//
+// Covers EXP-12.
+func TestExpiredRecordHasOneSuccessor(t *testing.T) {
+	t.Parallel()
+	for name, dsn := range map[string]func(*testing.T) string{
+		"Locks":   func(t *testing.T) string { return newDatabase(t) },
+		"NoLocks": newDatabaseWithoutLocks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := newPool(t, dsn(t))
+			s := newStore(t, pool)
+			const rounds = 10
+			for range rounds {
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() { settled(t, s, request("k", "a"), pay("k")) })
+				}
+				wg.Wait()
+				if _, err := pool.Exec(t.Context(), expire); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := effects(t, pool, "k"); n != rounds {
+				t.Errorf("%d effects, want %d", n, rounds)
+			}
+		})
+	}
+}

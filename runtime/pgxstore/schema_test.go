@@ -1,0 +1,213 @@
+package pgxstore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idemgen/idemgen/runtime/internal/testenv"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
+)
+
+// Replicas that migrate at the same time all succeed.
+//
+// Covers STO-22.
+func TestMigrateTogether(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, testenv.Postgres(t), func(cfg *pgxpool.Config) { cfg.MaxConns = 10 })
+	var replicas sync.WaitGroup
+	for range 10 {
+		replicas.Go(func() {
+			if err := pgxstore.Migrate(t.Context(), pool); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	replicas.Wait()
+	newStore(t, pool)
+}
+
+// Migrate does not touch a table that is there, so it waits for nobody.
+//
+// Covers STO-22.
+func TestMigrateLeavesTrafficAlone(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if _, err := tx.Exec(t.Context(), "lock table idempotency_records in row exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgxstore.Migrate(t.Context(), pool); err != nil {
+		t.Error(err)
+	}
+	newStore(t, pool)
+}
+
+// What Schema returns is what Migrate makes, under any name.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"idempotency_records", "Keys", `other.select`, "a" + strings.Repeat("b", 54)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := newPool(t, testenv.Postgres(t))
+			if _, err := pool.Exec(t.Context(), "create schema other"); err != nil {
+				t.Fatal(err)
+			}
+			sql, err := pgxstore.Schema(pgxstore.WithTable(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := pool.Exec(t.Context(), sql); err != nil {
+				t.Fatalf("%v\n%s", err, sql)
+			}
+			if err := pgxstore.Migrate(t.Context(), pool, pgxstore.WithTable(name)); err != nil {
+				t.Error(err)
+			}
+			if _, err := pool.Exec(t.Context(), "create table effects (key text not null)"); err != nil {
+				t.Fatal(err)
+			}
+			s := newStore(t, pool, pgxstore.WithTable(name))
+			for i := range 2 {
+				if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err != nil || res.Replayed != (i == 1) {
+					t.Errorf("%+v, %v", res, err)
+				}
+			}
+		})
+	}
+}
+
+// Migrate compresses bodies with lz4 where the server was built with it.
+func TestMigrateCompressesBodies(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	var compression string
+	var available bool
+	err := pool.QueryRow(t.Context(), `select attcompression::text, (select 'lz4' = any(enumvals) from pg_settings where name = 'default_toast_compression')
+		from pg_attribute where attrelid = 'idempotency_records'::regclass and attname = 'body'`).Scan(&compression, &available)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !available {
+		t.Skip("this server was built without lz4")
+	}
+	if compression != "l" {
+		t.Errorf("body is compressed by %q, want lz4", compression)
+	}
+}
+
+// Covers SEC-13.
+func TestTableNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "a b", `a"b`, "a;drop table x", "1a", "a.b.c", ".a", "a.", "ä", "a\n", strings.Repeat("a", 56), strings.Repeat("a", 56) + ".b"} {
+		if sql, err := pgxstore.Schema(pgxstore.WithTable(name)); err == nil || !strings.Contains(err.Error(), "no table name") {
+			t.Errorf("%q: %v\n%s", name, err, sql)
+		}
+	}
+}
+
+// New refuses what would fail requests later, and says what to do.
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql  string // what is wrong
+		dsn  string // appended
+		opts []pgxstore.Option
+		want string
+	}{
+		"NoTable":          {sql: "drop table idempotency_records", want: "pgxstore.Migrate"},
+		"OtherTable":       {opts: []pgxstore.Option{pgxstore.WithTable("elsewhere.t")}, want: `"elsewhere"."t" does not exist`},
+		"MissingColumn":    {sql: "alter table idempotency_records drop column header", want: "column header is missing"},
+		"WrongType":        {sql: "alter table idempotency_records alter column body type text using ''", want: "column body is text instead of bytea"},
+		"LocalTime":        {sql: "alter table idempotency_records alter column expires_at type timestamp", want: "column expires_at is timestamp without time zone"},
+		"Nullable":         {sql: "alter table idempotency_records alter column status drop not null", want: "column status lacks NOT NULL"},
+		"ForeignColumn":    {sql: "alter table idempotency_records add column extra int not null", want: "column extra is not the store's"},
+		"NoUniqueIndex":    {sql: "alter table idempotency_records drop constraint idempotency_records_pkey", want: "no unique index on (id)"},
+		"PartialIndex":     {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; create unique index on idempotency_records (id) where status > 0", want: "no unique index on (id)"},
+		"WiderUniqueIndex": {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; create unique index on idempotency_records (id, key)", want: "no unique index on (id)"},
+		"NoSweepIndex":     {sql: "drop index idempotency_records_expires_at", want: "no index on (expires_at)"},
+		"ReadOnly":         {dsn: "&default_transaction_read_only=on", want: "takes no writes"},
+		"BadOption":        {opts: []pgxstore.Option{pgxstore.WithClaimTimeout(0)}, want: "WithClaimTimeout"},
+		"BadIsolation":     {opts: []pgxstore.Option{pgxstore.WithIsolation("chaos")}, want: "WithIsolation"},
+		"BadBatch":         {opts: []pgxstore.Option{pgxstore.WithSweepBatch(0, 0)}, want: "WithSweepBatch"},
+		"BadLimits":        {opts: []pgxstore.Option{pgxstore.WithSessionLimits(-1, 0)}, want: "WithSessionLimits"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := newDatabase(t)
+			if _, err := newPool(t, dsn).Exec(t.Context(), c.sql); err != nil {
+				t.Fatal(err)
+			}
+			_, err := pgxstore.New(t.Context(), newPool(t, dsn+c.dsn), c.opts...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want an error about %q", err, c.want)
+			}
+		})
+	}
+}
+
+// New says which privileges are missing, and is content with those.
+func TestNewNamesMissingPrivileges(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	admin := newPool(t, dsn)
+	role := "idem_" + strings.ToLower(rand.Text()) // roles belong to the whole server
+	if _, err := admin.Exec(t.Context(), "create role "+role+" login; grant select, insert, delete on idempotency_records to "+role); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	pool := newPool(t, dsn+"&user="+role)
+	_, err := pgxstore.New(t.Context(), pool)
+	if want := `GRANT SELECT, INSERT, UPDATE, DELETE ON "idempotency_records" TO "` + role + `"`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if _, err := admin.Exec(t.Context(), "grant update on idempotency_records to "+role); err != nil {
+		t.Fatal(err)
+	}
+	newStore(t, pool)
+}
+
+// A column that can be left out does not matter.
+func TestMoreColumnsAreAllowed(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	if _, err := pool.Exec(t.Context(), "alter table idempotency_records add column note text, add column n int not null default 1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newStore(t, pool).Execute(t.Context(), request("k", "a"), pay("k")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Two stores with different tables share a pool, and neither keys, claims nor
+// statements.
+func TestTwoTablesOnOnePool(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t), func(cfg *pgxpool.Config) { cfg.MaxConns = 2 })
+	other := pgxstore.WithTable("other")
+	if err := pgxstore.Migrate(t.Context(), pool, other); err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := newStore(t, pool), newStore(t, pool, other), newStore(t, pool)
+	for range 3 { // statements are prepared on the second use of a connection
+		for _, s := range []*pgxstore.Store{a, b, c} {
+			if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err != nil || res.Status != 201 {
+				t.Errorf("%+v, %v", res, err)
+			}
+		}
+	}
+	if n := effects(t, pool, "k"); n != 2 {
+		t.Errorf("%d effects, want one for each table", n)
+	}
+}
