@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // defaultTable is the name that the files in schema/ use.
@@ -33,21 +34,48 @@ func Schema(d Dialect, opts ...Option) (string, error) {
 	return strings.ReplaceAll(d.schema(), defaultTable, c.table), nil
 }
 
+const (
+	// migrateTimeout limits how long Migrate waits for others.
+	migrateTimeout = 10 * time.Second
+	// migratePause is how long it waits each time.
+	migratePause = 20 * time.Millisecond
+)
+
 // Migrate creates the store's table and its index where they are missing. It
-// is a step of its own, to be run before [New]; several processes may run it
-// at the same time. Of the options only [WithTable] counts.
+// is a step of its own, to be run before [New]. Several processes may run it
+// at the same time: it waits up to 10 s for the others. Of the options only
+// [WithTable] counts.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) error {
 	schema, err := Schema(d, opts...)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
 	for statement := range strings.SplitSeq(schema, ";\n") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
-		if _, err := db.ExecContext(ctx, statement); err != nil {
+		if err := migrate(ctx, db, d, statement); err != nil {
 			return fmt.Errorf("sqlstore: migrate: %w", err)
 		}
 	}
 	return nil
+}
+
+// migrate executes a statement, again while others are in its way. Those that
+// turn a new SQLite file to WAL mode at the same time fail at once, whatever
+// their busy_timeout is.
+func migrate(ctx context.Context, db *sql.DB, d Dialect, statement string) error {
+	for {
+		_, err := db.ExecContext(ctx, statement)
+		if err == nil || !d.conflict(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(migratePause):
+		}
+	}
 }
