@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -129,16 +130,23 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[*sql.Tx]) (i
 	}
 }
 
-// inside marks the context of work that runs in a transaction of Store.
+// inside is the key under which the context of work says whether work, which
+// runs in a transaction of Store, is still running. A context can outlive it.
 type inside struct{ *Store }
 
-// within reports whether ctx is that of work which this store runs.
-func (s *Store) within(ctx context.Context) bool { return ctx.Value(inside{s}) != nil }
+// within reports whether ctx is that of work which this store is running.
+func (s *Store) within(ctx context.Context) bool {
+	running, ok := ctx.Value(inside{s}).(*atomic.Bool)
+	return ok && running.Load()
+}
 
 // run runs work and makes sure that its transaction is still the one that was
 // begun. It returns the error of work as it was, or a [*lostError].
 func (s *Store) run(ctx context.Context, tx *transaction, work idempotency.Work[*sql.Tx]) (idempotency.Response, error) {
-	resp, err := work(context.WithValue(ctx, inside{s}, true), tx.Tx)
+	var running atomic.Bool
+	running.Store(true)
+	defer running.Store(false)
+	resp, err := work(context.WithValue(ctx, inside{s}, &running), tx.Tx)
 	if err != nil {
 		if s.dialect.conflict(err) {
 			err = &lostError{err}

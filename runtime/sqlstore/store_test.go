@@ -270,6 +270,7 @@ func TestReleaseSparesNewRecord(t *testing.T) {
 }
 
 // Work that calls its own store is told so, instead of waiting for itself.
+// What it has started may call the store once work has returned.
 //
 // Covers CON-15.
 func TestNestedIsRefusedAtOnce(t *testing.T) {
@@ -287,7 +288,9 @@ func TestNestedIsRefusedAtOnce(t *testing.T) {
 			return err
 		},
 	} {
+		kept := make(chan context.Context, 1)
 		err := outer(func(ctx context.Context, _ *sql.Tx) (idempotency.Response, error) {
+			kept <- ctx
 			if _, err := s.Execute(ctx, request("inner"), never(t)); err == nil || !strings.Contains(err.Error(), "one transaction at a time") {
 				t.Errorf("Execute in %s: %v", name, err)
 			}
@@ -298,6 +301,9 @@ func TestNestedIsRefusedAtOnce(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := s.Transact(<-kept, func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("later"), nil }); err != nil {
+			t.Errorf("Transact after %s: %v", name, err)
 		}
 	}
 }
