@@ -114,19 +114,21 @@ func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c conf
 
 // verifySQLiteTable refuses a missing or foreign table.
 func verifySQLiteTable(ctx context.Context, conn *sql.Conn, table string) error {
-	var columns, primary, index int
+	var all, ours, index int
+	var primary string
 	err := conn.QueryRowContext(ctx, `SELECT
-		(SELECT count(*) FROM pragma_table_info(?) WHERE name IN ('id', 'scope', 'operation', 'key',
+		(SELECT count(*) FROM pragma_table_info(?1)),
+		(SELECT count(*) FROM pragma_table_info(?1) WHERE name IN ('id', 'scope', 'operation', 'key',
 			'fingerprint', 'status', 'header', 'body', 'created_at', 'expires_at')),
-		(SELECT count(*) FROM pragma_table_info(?) WHERE pk > 0 AND name = 'id'),
-		(SELECT count(*) FROM pragma_index_list(?) AS l, pragma_index_info(l.name) AS i WHERE i.seqno = 0 AND i.name = 'expires_at')`,
-		table, table, table).Scan(&columns, &primary, &index)
+		(SELECT coalesce(group_concat(name), '') FROM pragma_table_info(?1) WHERE pk > 0),
+		(SELECT count(*) FROM pragma_index_list(?1) AS l, pragma_index_info(l.name) AS i WHERE i.seqno = 0 AND i.name = 'expires_at')`,
+		table).Scan(&all, &ours, &primary, &index)
 	switch {
 	case err != nil:
 		return fmt.Errorf("sqlstore: read the schema of table %s: %w", table, err)
-	case columns == 0:
+	case all == 0:
 		return fmt.Errorf("sqlstore: table %s does not exist: create it with Migrate, or with the statements of Schema in your own migrations", table)
-	case columns != 10 || primary != 1:
+	case ours != 10 || primary != "id":
 		return fmt.Errorf("sqlstore: table %s has other columns than those of Schema: choose another name with WithTable, or migrate it", table)
 	case index == 0:
 		return fmt.Errorf("sqlstore: table %s has no index on expires_at, which Sweep needs: create it as in Schema", table)

@@ -43,6 +43,8 @@ func TestNewRefuses(t *testing.T) {
 		{name: "no table of that name", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("other")}, want: "table other does not exist"},
 		{name: "other columns", query: wal, prepare: script(`CREATE TABLE idempotency_records (id BLOB PRIMARY KEY, scope TEXT)`), want: "other columns"},
 		{name: "no primary key", query: wal, prepare: script(`CREATE TABLE idempotency_records (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)`), want: "other columns"},
+		{name: "wider primary key", query: wal, prepare: script(`CREATE TABLE idempotency_records (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at, PRIMARY KEY (id, created_at))`), want: "other columns"},
+		{name: "foreign table", query: wal, prepare: script(`CREATE TABLE idempotency_records (a)`), want: "other columns"},
 		{name: "no index", query: wal, prepare: func(t *testing.T, db *sql.DB) {
 			migrate(t, db)
 			script(`DROP INDEX idempotency_records_expires_at`)(t, db)
