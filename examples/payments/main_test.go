@@ -54,7 +54,7 @@ func openBank(t *testing.T) e2e.Bank {
 				(SELECT balance FROM accounts WHERE id = 'alice'),
 				(SELECT balance FROM accounts WHERE id = 'bob'),
 				(SELECT count(*) FROM payments),
-				(SELECT count(*) FROM idempotency_keys)`).Scan(&s.Alice, &s.Bob, &s.Payments, &s.Stored)
+				(SELECT count(*) FROM idempotency_records)`).Scan(&s.Alice, &s.Bob, &s.Payments, &s.Stored)
 			if err != nil {
 				t.Fatal(err)
 			}
