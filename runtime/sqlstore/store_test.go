@@ -428,7 +428,7 @@ func TestUnavailable(t *testing.T) {
 
 // An error of COMMIT says nothing of what became of it, so the store looks.
 //
-// Covers CRA-07, CRA-08, CRA-09, ERR-07.
+// Covers CRA-07, CRA-09, ERR-07.
 func TestCommitFails(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("disk on fire")

@@ -168,7 +168,7 @@ func inFlight[Tx any](s *suite[Tx]) {
 
 // What one replica has committed, the other replays.
 //
-// Covers CON-08, STO-17.
+// Covers CON-08.
 func replicaSharesRecords[Tx any](s *suite[Tx]) {
 	if s.Replica == nil {
 		s.Skip("the store has no replicas")
@@ -240,7 +240,7 @@ func longestIdentity[Tx any](s *suite[Tx]) {
 // executes another operation gets an independent record, or a refusal where
 // the store has one writer: never a deadlock.
 //
-// Covers CON-15, CRA-12.
+// Covers CON-15.
 func nestedExecute[Tx any](s *suite[Tx]) {
 	outer, inner := request("k"), request("k")
 	inner.Operation = "createRefund"

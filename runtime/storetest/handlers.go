@@ -197,7 +197,7 @@ func cancelledDuring[Tx any](s *suite[Tx]) {
 // After a serialization failure work runs again, three times at most, and
 // leaves one effect.
 //
-// Covers ERR-07, ERR-08, STO-08, STO-19.
+// Covers ERR-07, ERR-08.
 func rerun[Tx any](h Harness[Tx]) func(*suite[Tx]) {
 	return func(s *suite[Tx]) {
 		if h.Conflict == nil {

@@ -33,7 +33,7 @@ func expiry[Tx any](s *suite[Tx]) {
 // A UUIDv7 key is judged by its own time where the operation asks for it and
 // nothing is stored. A record decides first.
 //
-// Covers EXP-01, EXP-07.
+// Covers EXP-01.
 func ageOfKey[Tx any](s *suite[Tx]) {
 	timed := func(age time.Duration) idempotency.Request {
 		req := request(uuidv7(time.Now().Add(-age)))
@@ -81,8 +81,6 @@ func optionsBelongToOperation[Tx any](s *suite[Tx]) {
 }
 
 // Sweep deletes expired records and no others, also when several sweepers run.
-//
-// Covers EXP-09.
 func sweep[Tx any](s *suite[Tx]) {
 	short, long := request("short"), request("long")
 	short.Retention, long.Retention = time.Minute, 24*time.Hour
