@@ -13,6 +13,9 @@ GOLANGCI         := bin/golangci-lint-$(GOLANGCI_VERSION)
 # What idemgen generates from, in the golden cases and the examples.
 CONFIGS = $(sort $(shell find testdata/golden examples -name idemgen.yaml))
 
+# Documents that the generator is measured on.
+SPECS ?= testdata/golden/std-http/openapi.yaml
+
 # How long each fuzz target runs, in go test's form.
 FUZZTIME ?= 10s
 
@@ -96,8 +99,10 @@ standalone: ## Build and vet each module as its users get it: without go.work, a
 	done
 
 .PHONY: bench
-bench: bin/tools ## Measure against the bare transaction on a PostgreSQL that writes through, and print the table
-	@bin/testpg -durable -- go run ./examples/internal/bench
+bench: bin/tools ## Measure stores against the bare transaction, the core's overhead, and the generator on SPECS
+	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench . -benchtime 20x ./pgxstore
+	@go -C runtime test -run '^$$' -bench . ./idempotency ./memstore ./sqlstore
+	@go run ./generator/internal/bench $(SPECS)
 
 .PHONY: clean
 clean: ## Remove built tools
