@@ -14,7 +14,8 @@ GOLANGCI         := bin/golangci-lint-$(GOLANGCI_VERSION)
 CONFIGS = $(sort $(shell find testdata/golden examples -name idemgen.yaml))
 
 # Documents, with no markers of their own, that the generator is measured on.
-SPECS ?= $(wildcard ../shared/specs/adyen-*.json ../shared/specs/formance-*.yaml ../shared/specs/svix-*.json)
+IDEM_SPECS ?= ../shared/specs
+SPECS      ?= $(wildcard $(IDEM_SPECS)/adyen-*.json $(IDEM_SPECS)/formance-*.yaml)
 
 # How long each fuzz target runs, in go test's form.
 FUZZTIME ?= 10s
