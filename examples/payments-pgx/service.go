@@ -19,6 +19,9 @@ type service struct {
 	work time.Duration // how long a payment takes, to see what happens meanwhile
 }
 
+// The compiler says here which method is missing or differs.
+var _ api.IdempotentServer[pgx.Tx] = service{}
+
 // CreatePayment moves the money through tx. idemgen's wrapper commits it
 // together with the answer, so a retry gets this answer and moves nothing.
 // Two payments that lock the accounts in opposite order deadlock; the wrapper

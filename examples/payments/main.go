@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -41,17 +40,18 @@ func main() {
 }
 
 func run(ctx context.Context, addr, file string, work time.Duration) error {
-	db, err := open(file)
+	writer, reader, err := open(file)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	store, err := prepare(ctx, db)
+	defer writer.Close()
+	defer reader.Close()
+	store, err := prepare(ctx, writer, reader)
 	if err != nil {
 		return err
 	}
 	go idempotency.RunSweeper(ctx, store, time.Hour, slog.Default())
-	return serve(ctx, addr, newHandler(service{db: db, work: work}, store, slog.Default()))
+	return serve(ctx, addr, newHandler(service{reader: reader, work: work}, store, slog.Default()))
 }
 
 // newHandler wires the API: the service, the store that makes it idempotent,
@@ -65,28 +65,29 @@ func newHandler(s service, store idempotency.Store[*sql.Tx], logger *slog.Logger
 	))
 }
 
-// prepare makes the tables and returns the store.
-func prepare(ctx context.Context, db *sql.DB) (*sqlstore.Store, error) {
-	if _, err := db.ExecContext(ctx, schema); err != nil {
-		return nil, err
+// open opens the file twice. SQLite has one writer, so the pool that writes has
+// one connection, and waiting for it is fair; FULL makes a committed answer
+// survive a power cut. The other pool reads meanwhile.
+func open(file string) (writer, reader *sql.DB, err error) {
+	const pragmas = "?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)&_pragma=foreign_keys(on)"
+	writer, err = sql.Open("sqlite", "file:"+file+pragmas)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := sqlstore.Migrate(ctx, db, sqlstore.SQLite); err != nil {
-		return nil, err
-	}
-	return sqlstore.New(ctx, db, sqlstore.SQLite)
+	writer.SetMaxOpenConns(1)
+	reader, err = sql.Open("sqlite", "file:"+file+pragmas+"&_pragma=query_only(on)")
+	return writer, reader, err
 }
 
-// open opens the file for one writer: SQLite has no more than one anyway, and
-// waiting in the pool is fairer than waiting for the file's lock. FULL makes a
-// committed answer survive a power cut.
-func open(file string) (*sql.DB, error) {
-	pragmas := url.Values{"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(5000)", "foreign_keys(ON)"}}
-	db, err := sql.Open("sqlite", "file:"+file+"?"+pragmas.Encode())
-	if err != nil {
+// prepare makes the tables and returns the store.
+func prepare(ctx context.Context, writer, reader *sql.DB) (*sqlstore.Store, error) {
+	if _, err := writer.ExecContext(ctx, schema); err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1)
-	return db, nil
+	if err := sqlstore.Migrate(ctx, writer, sqlstore.SQLite); err != nil {
+		return nil, err
+	}
+	return sqlstore.New(ctx, writer, sqlstore.SQLite, sqlstore.WithReader(reader))
 }
 
 func serve(ctx context.Context, addr string, handler http.Handler) error {

@@ -27,15 +27,15 @@ func TestMain(m *testing.M) {
 // serveChild is run with a store that stops where the test wants it to.
 func serveChild(file string) error {
 	ctx := context.Background()
-	db, err := open(file)
+	writer, reader, err := open(file)
 	if err != nil {
 		return err
 	}
-	store, err := prepare(ctx, db)
+	store, err := prepare(ctx, writer, reader)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, "127.0.0.1:0", newHandler(service{db: db}, e2e.Stall(idempotency.Store[*sql.Tx](store)), slog.New(slog.DiscardHandler)))
+	return serve(ctx, "127.0.0.1:0", newHandler(service{reader: reader}, e2e.Stall(idempotency.Store[*sql.Tx](store)), slog.New(slog.DiscardHandler)))
 }
 
 // openBank returns a bank on a fresh file.
@@ -45,12 +45,13 @@ func openBank(t *testing.T) e2e.Bank {
 		Start: func(t *testing.T, point e2e.Point) *e2e.Process { return e2e.Start(t, point, file) },
 		State: func(t *testing.T) (s e2e.State) {
 			t.Helper()
-			db, err := open(file)
+			writer, reader, err := open(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer db.Close()
-			err = db.QueryRowContext(t.Context(), `SELECT
+			defer writer.Close()
+			defer reader.Close()
+			err = reader.QueryRowContext(t.Context(), `SELECT
 				(SELECT balance FROM accounts WHERE id = 'alice'),
 				(SELECT balance FROM accounts WHERE id = 'bob'),
 				(SELECT count(*) FROM payments),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -18,20 +19,20 @@ import (
 // newTestHandler returns the API on a fresh file.
 func newTestHandler(t *testing.T) http.Handler {
 	t.Helper()
-	db, err := open(filepath.Join(t.TempDir(), "payments.db"))
+	writer, reader, err := open(filepath.Join(t.TempDir(), "payments.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
+		if err := errors.Join(reader.Close(), writer.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	store, err := prepare(t.Context(), db)
+	store, err := prepare(t.Context(), writer, reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newHandler(service{db: db}, store, slog.New(slog.DiscardHandler))
+	return newHandler(service{reader: reader}, store, slog.New(slog.DiscardHandler))
 }
 
 // withCORS lets pages of other origins use the API. The generated lists say

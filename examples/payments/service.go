@@ -11,11 +11,16 @@ import (
 	"github.com/idemgen/idemgen/examples/payments/api"
 )
 
-// service implements the generated IdempotentServer.
+// service implements the generated IdempotentServer. It has a pool to read
+// from and none to write to: payments write through the transaction that they
+// are given.
 type service struct {
-	db   *sql.DB
-	work time.Duration // how long a payment takes, to give the demo time to crash it
+	reader *sql.DB
+	work   time.Duration // how long a payment takes, to give the demo time to crash it
 }
+
+// The compiler says here which method is missing or differs.
+var _ api.IdempotentServer[*sql.Tx] = service{}
 
 // CreatePayment moves the money through tx. idemgen's wrapper commits it
 // together with the answer, so a retry gets this answer and moves nothing.
@@ -63,7 +68,7 @@ func (s service) CreatePayment(ctx context.Context, tx *sql.Tx, req api.CreatePa
 // GetAccount is not marked in the spec: its signature is oapi-codegen's own.
 func (s service) GetAccount(ctx context.Context, req api.GetAccountRequestObject) (api.GetAccountResponseObject, error) {
 	account := api.Account{Id: req.AccountId}
-	err := s.db.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE id = ?`, req.AccountId).Scan(&account.Balance)
+	err := s.reader.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE id = ?`, req.AccountId).Scan(&account.Balance)
 	if errors.Is(err, sql.ErrNoRows) {
 		return api.GetAccount404ApplicationProblemPlusJSONResponse{NotFoundApplicationProblemPlusJSONResponse: notFound("account", req.AccountId)}, nil
 	}
@@ -72,7 +77,7 @@ func (s service) GetAccount(ctx context.Context, req api.GetAccountRequestObject
 
 func (s service) GetPayment(ctx context.Context, req api.GetPaymentRequestObject) (api.GetPaymentResponseObject, error) {
 	payment := api.Payment{Id: req.PaymentId}
-	err := s.db.QueryRowContext(ctx, `SELECT sender, payee, amount FROM payments WHERE id = ?`, req.PaymentId).Scan(&payment.From, &payment.To, &payment.Amount)
+	err := s.reader.QueryRowContext(ctx, `SELECT sender, payee, amount FROM payments WHERE id = ?`, req.PaymentId).Scan(&payment.From, &payment.To, &payment.Amount)
 	if errors.Is(err, sql.ErrNoRows) {
 		return api.GetPayment404ApplicationProblemPlusJSONResponse{NotFoundApplicationProblemPlusJSONResponse: notFound("payment", fmt.Sprint(req.PaymentId))}, nil
 	}
