@@ -91,6 +91,27 @@ func dedent(s string) string {
 	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(s, "")
 }
 
+// Each link of a README or a document to another file of the repository leads
+// somewhere.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	documents, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range append(documents, readmes...) {
+		data, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(data), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(document), m[1])); err != nil {
+				t.Errorf("%s: %v", document, err)
+			}
+		}
+	}
+}
+
 // Each console block of a README prints what it says when its curl lines run
 // against a fresh server of the SQLite example.
 func TestConsole(t *testing.T) {

@@ -59,7 +59,7 @@ var problemKinds = map[Code]problemKind{
 	CodeKeyInvalid:       {http.StatusBadRequest, "Idempotency key is invalid", ""},
 	CodeBodyInvalid:      {http.StatusBadRequest, "Request body is invalid", ""},
 	CodeScopeMissing:     {http.StatusUnauthorized, "Caller is not known", ""},
-	CodeInFlight:         {http.StatusConflict, "Request is in flight", "a request with this key is being executed; send this one again, with the same key, to get its answer"},
+	CodeInFlight:         {http.StatusConflict, "Request is in flight", "a request with this key is being executed; repeat this one later, with the same key"},
 	CodeKeyExpired:       {http.StatusPreconditionFailed, "Idempotency key is expired", ""},
 	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "Request body is too large", ""},
 	CodeMismatch:         {http.StatusUnprocessableEntity, "Idempotency key was used for another request", "this key was used for a request with other content; use a new key for a new request"},
