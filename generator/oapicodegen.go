@@ -182,7 +182,7 @@ func newOapiLoader() *openapi3.Loader {
 		if location.Scheme != "" && location.Scheme != "file" || location.Host != "" {
 			return nil, fmt.Errorf("the remote reference %s is not followed; put it into a local file", location.Redacted())
 		}
-		return os.ReadFile(filepath.FromSlash(location.Path))
+		return tree.ReadBytes(filepath.FromSlash(location.Path))
 	})
 	return loader
 }

@@ -57,6 +57,9 @@ type Change struct {
 	onDisk []byte
 }
 
+// place is where the file's content lies: a symbolic link stays one.
+func (c Change) place() string { return realPath(c.File.Path) }
+
 // Finding says what is wrong with a file that is not fresh.
 func (c Change) Finding() Diagnostic {
 	message := "is not what the document says now; run go generate and commit the file"
@@ -140,12 +143,12 @@ func writeAll(pending []Change) (written []File, err error) {
 		}
 	}()
 	for i, c := range pending {
-		if staged[i], err = stage(c.File.Path, c.File.Content); err != nil {
+		if staged[i], err = stage(c.place(), c.File.Content); err != nil {
 			return nil, err
 		}
 	}
 	for i, c := range pending {
-		if err := os.Rename(staged[i], c.File.Path); err != nil {
+		if err := os.Rename(staged[i], c.place()); err != nil {
 			return nil, errors.Join(err, restore(pending[:i]))
 		}
 		staged[i] = ""
@@ -181,9 +184,9 @@ func restore(replaced []Change) error {
 			errs = append(errs, os.Remove(c.File.Path))
 			continue
 		}
-		temp, err := stage(c.File.Path, c.onDisk)
+		temp, err := stage(c.place(), c.onDisk)
 		if err == nil {
-			err = os.Rename(temp, c.File.Path)
+			err = os.Rename(temp, c.place())
 		}
 		errs = append(errs, err)
 	}

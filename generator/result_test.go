@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,5 +46,37 @@ func TestWriteAllOrNothing(t *testing.T) {
 	}
 	if info, err := os.Stat(old); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("old.go: %v, %v", info, err)
+	}
+}
+
+// A generated file that is a symbolic link stays one.
+func TestWriteThroughLinks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target.go"), filepath.Join(dir, "link.go")
+	if err := os.WriteFile(target, []byte("old"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("target.go", link); err != nil {
+		t.Skipf("no symbolic links: %v", err)
+	}
+	if _, err := writeAll([]Change{{File: File{Path: link, Content: []byte("new")}, State: Stale, onDisk: []byte("old")}}); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(target); err != nil || string(content) != "new" {
+		t.Errorf("the target holds %q: %v", content, err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "target.go" {
+		t.Errorf("the link leads to %q: %v", to, err)
+	}
+}
+
+// oapi-codegen reads within the bounds in which idemgen reads: no devices, no
+// endless files.
+func TestOapiCodegenReadsOnlyFiles(t *testing.T) {
+	t.Parallel()
+	loader := newOapiLoader()
+	if data, err := loader.ReadFromURIFunc(loader, &url.URL{Path: filepath.ToSlash(os.DevNull)}); err == nil {
+		t.Errorf("read %d bytes of %s", len(data), os.DevNull)
 	}
 }

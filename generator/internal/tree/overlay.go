@@ -36,6 +36,9 @@ func (f *File) Overlay(path string, strict bool) diag.List {
 	}
 
 	for i, item := range root.Get("actions").Items() {
+		if findings := checkAction(item, parsed.Actions[i]); len(findings) > 0 {
+			return findings
+		}
 		single := parsed
 		single.Actions = parsed.Actions[i : i+1]
 		var err error
@@ -56,6 +59,21 @@ func (f *File) Overlay(path string, strict bool) diag.List {
 	return nil
 }
 
+// checkAction refuses an action that does less than it seems to say.
+func checkAction(v Value, action overlay.Action) diag.List {
+	var findings diag.List
+	for _, f := range v.Fields() {
+		if _, unknown := action.Extensions[f.Name]; unknown && !strings.HasPrefix(f.Name, "x-") {
+			findings = append(findings, diag.Errorf(f.Key.Pos(), "overlay-invalid",
+				"an action has no setting %s; known are target, description, update, remove, copy", Quote(f.Name)))
+		}
+	}
+	if action.Update.IsZero() && !action.Remove && action.Copy == "" && len(findings) == 0 {
+		findings = append(findings, diag.Errorf(v.Pos(), "overlay-invalid", "this action does nothing; write update, remove: true or copy"))
+	}
+	return findings
+}
+
 // mover carries positions through the overlay library, whose copies of a
 // value keep its comment but not its line.
 type mover struct {
@@ -74,23 +92,29 @@ func (m *mover) label(f *File, n *yaml.Node) {
 	}
 }
 
-// positions returns the position of every value under n.
+// positions returns the position of every value under n, and gives back to
+// overwritten values the type that they have in the overlay.
 func (m *mover) positions(n *yaml.Node, actions Value) map[*yaml.Node]diag.Pos {
 	moved := make(map[*yaml.Node]diag.Pos, len(m.labels))
-	written := map[[2]string]diag.Pos{} // by key and text, the last in the overlay
+	written := map[[2]string]Value{} // by key and text, the last in the overlay
 	for _, action := range actions.Items() {
 		collectScalars(action.Get("update"), "", written)
 	}
 	var walk func(n *yaml.Node, key string)
 	walk = func(n *yaml.Node, key string) {
-		moved[n] = m.labels[n.HeadComment]
-		n.HeadComment = ""
-		// The library writes a new scalar into the old one's node.
+		// The library lets several objects share the node of a new key.
+		if pos, ok := m.labels[n.HeadComment]; ok {
+			moved[n] = pos
+			n.HeadComment = ""
+		}
+		// The library writes a new scalar's text into the old one's node.
 		if text, ok := m.texts[n]; ok && text != n.Value {
-			if pos, ok := written[[2]string{key, n.Value}]; ok {
-				moved[n] = pos
-			} else if pos, ok := written[[2]string{"", n.Value}]; ok {
-				moved[n] = pos
+			from, ok := written[[2]string{key, n.Value}]
+			if !ok {
+				from, ok = written[[2]string{"", n.Value}]
+			}
+			if ok {
+				moved[n], n.Tag, n.Style = from.Pos(), from.node.Tag, from.node.Style
 			}
 		}
 		for i, child := range n.Content {
@@ -105,7 +129,7 @@ func (m *mover) positions(n *yaml.Node, actions Value) map[*yaml.Node]diag.Pos {
 	return moved
 }
 
-func collectScalars(v Value, key string, into map[[2]string]diag.Pos) {
+func collectScalars(v Value, key string, into map[[2]string]Value) {
 	for _, f := range v.Fields() {
 		collectScalars(f.Value, f.Name, into)
 	}
@@ -113,7 +137,7 @@ func collectScalars(v Value, key string, into map[[2]string]diag.Pos) {
 		collectScalars(item, key, into)
 	}
 	if v.Exists() && !v.IsMap() && !v.IsList() {
-		into[[2]string{key, v.Text()}] = v.Pos()
+		into[[2]string{key, v.Text()}] = v
 	}
 }
 

@@ -29,25 +29,31 @@ const (
 
 // Read reads a file. The File is nil if there is an error among the findings.
 func Read(path string) (*File, diag.List) {
-	name := diag.FileName(path)
-	fail := func(format string, args ...any) (*File, diag.List) {
-		return nil, diag.List{diag.Errorf(diag.Pos{File: name}, "file-unreadable", format, args...)}
+	data, err := ReadBytes(path)
+	if err != nil {
+		return nil, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(path)}, "file-unreadable", "%v", err)}
 	}
+	return parse(path, data, strings.EqualFold(filepath.Ext(path), ".json"))
+}
+
+// ReadBytes reads a file within the bounds of [Read]. Its errors do not name
+// the file.
+func ReadBytes(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return fail("cannot be read: %v", reason(err))
+		return nil, fmt.Errorf("cannot be read: %w", reason(err))
 	}
 	if !info.Mode().IsRegular() {
-		return fail("cannot be read: it is not a regular file")
+		return nil, errors.New("cannot be read: it is not a regular file")
 	}
 	if info.Size() > maxBytes {
-		return fail("is larger than %d MB", maxBytes>>20)
+		return nil, fmt.Errorf("is larger than %d MB", maxBytes>>20)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return fail("cannot be read: %v", reason(err))
+		return nil, fmt.Errorf("cannot be read: %w", reason(err))
 	}
-	return parse(path, data, strings.EqualFold(filepath.Ext(path), ".json"))
+	return data, nil
 }
 
 // reason is an I/O error without the path, which the position already shows.
@@ -142,11 +148,47 @@ func parseYAML(name string, data []byte) (*yaml.Node, *diag.Diagnostic) {
 	if len(doc.Content) != 1 {
 		return fail(pos, "is empty")
 	}
-	if err := dec.Decode(&second); err == nil {
-		pos.Line, pos.Col = second.Line, second.Column
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		pos.Line, pos.Col = second.Line, second.Column // none if it does not parse
 		return fail(pos, "holds a second YAML document; keep one")
 	}
+	if bytes.ContainsAny(data, yamlBreaks) {
+		relocate(&doc, lineStarts(data))
+	}
 	return &doc, nil
+}
+
+// yamlBreaks end a line for the library, as in YAML 1.1, and not for editors.
+const yamlBreaks = "\u0085\u2028\u2029"
+
+// lineStarts returns where an editor shows the start of each of the library's
+// lines.
+func lineStarts(data []byte) []diag.Pos {
+	at := diag.Pos{Line: 1, Col: 1}
+	starts := []diag.Pos{at}
+	for i, r := range string(data) {
+		isBreak := strings.ContainsRune(yamlBreaks, r)
+		if r == '\n' || r == '\r' && !bytes.HasPrefix(data[i+1:], []byte("\n")) {
+			at, isBreak = diag.Pos{Line: at.Line + 1, Col: 1}, true
+		} else {
+			at.Col++
+		}
+		if isBreak {
+			starts = append(starts, at)
+		}
+	}
+	return starts
+}
+
+// relocate moves the positions of n and all under it to those of an editor.
+func relocate(n *yaml.Node, starts []diag.Pos) {
+	if n.Line > 0 && n.Line <= len(starts) {
+		start := starts[n.Line-1]
+		n.Line, n.Column = start.Line, start.Col-1+n.Column
+	}
+	for _, child := range n.Content {
+		relocate(child, starts)
+	}
 }
 
 // expander replaces aliases and merge keys by copies of what they stand for,
@@ -185,8 +227,8 @@ func (e *expander) expand(n *yaml.Node, depth int) {
 		e.expand(child, depth+1)
 	}
 	if n.Kind == yaml.MappingNode && len(e.findings) == 0 {
-		e.merge(n)
 		e.checkKeys(n)
+		e.merge(n)
 	}
 }
 
@@ -242,7 +284,7 @@ func (e *expander) checkKeys(n *yaml.Node) {
 	seen := make(map[string]*yaml.Node, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
-		if key.Kind != yaml.ScalarNode {
+		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!binary" {
 			e.failf(key, "file-invalid", "a key must be text, not %s", Value{e.file, key}.Kind())
 			continue
 		}

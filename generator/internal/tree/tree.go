@@ -170,6 +170,8 @@ func (v Value) Kind() string {
 		return "a number"
 	case "!!timestamp":
 		return "a date"
+	case "!!binary":
+		return "binary data"
 	default:
 		return "a string"
 	}

@@ -25,12 +25,17 @@ func TestPositions(t *testing.T) {
 		"a.yaml": "ä: {b: [1, {c: x}]}\n",
 		"b.yaml": "ä: {b: [1, {c: x}]}\r\n",
 		"c.yaml": "\ufeffä: {b: [1, {c: x}]}\n",
+		"e.yaml": "x: \"\u2028y\u0085\u2029\" # \u2028\r\nä: {b: [1, {c: x}]}\n",
+		"f.yaml": "x: \"\u2028\"\rä: {b: [1, {c: x}]}\r",
 		"d.json": "{\n\"ä\":{ \"b\"  :\t[1 , {\"c\":\"x\"}]}}",
 	} {
 		v := valid(t, name, text).Get("ä", "b").Items()[1].Get("c")
 		want := name + ":1:16"
-		if strings.HasSuffix(name, ".json") {
+		switch name {
+		case "d.json":
 			want = name + ":2:24"
+		case "e.yaml", "f.yaml": // where the ends of lines are those of an editor
+			want = name + ":2:16"
 		}
 		if got := v.Pos().String(); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
@@ -108,6 +113,9 @@ func TestHostile(t *testing.T) {
 		"merge scalar": "<<: 1\n",
 		"NUL":          "a: \x00\n",
 		"no alias":     "a: *missing\n",
+		"binary key":   "!!binary eC1pZGVtcG90ZW50: true\n",
+		"two merges":   "a: {<<: {b: 1}, <<: {c: 1}}\n",
+		"broken end":   "a: 1\n---\n[\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -151,11 +159,13 @@ actions:
     remove: true
   - target: $.a
     update: {base: {}}
+  - target: $.s[*]
+    update: {mark: true, shared: 2}
 `
 	if err := os.WriteFile(overlay, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, findings := Parse(filepath.Join(dir, "s.yaml"), []byte("a:\n  old: {deep: 1}\n  base: &b {y: 1}\n  same: *b\n  list: [1]\ngone: 1\n"))
+	file, findings := Parse(filepath.Join(dir, "s.yaml"), []byte("a:\n  old: {deep: 1}\n  base: &b {y: 1}\n  same: *b\n  list: [1]\ngone: 1\ns: [{shared: s}, {shared: s}]\n"))
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
@@ -177,6 +187,14 @@ actions:
 	}
 	if items := root.Get("a", "list").Items(); len(items) != 2 || filepath.Base(items[1].Pos().File) != "o.yaml" || items[1].Pos().Line != 8 {
 		t.Errorf("list: %v", items)
+	}
+	for i, item := range root.Get("s").Items() {
+		if pos := item.Field("mark").Key.Pos(); pos.Line != 14 {
+			t.Errorf("the key that the overlay brought to item %d is at %v", i, pos)
+		}
+		if n, ok := item.Get("shared").Int(); n != 2 || !ok {
+			t.Errorf("what the overlay replaced in item %d is %s", i, item.Get("shared").Kind())
+		}
 	}
 	if pos := root.Get("a").Field("new").Key.Pos(); filepath.Base(pos.File) != "o.yaml" || pos.Line != 6 {
 		t.Errorf("the key that the overlay brought is at %v", pos)
