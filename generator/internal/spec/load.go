@@ -150,6 +150,9 @@ func (l *loader) operations() []entry {
 			e := entry{item: item, node: f.Value}
 			e.Method, e.Path, e.Pos = strings.ToUpper(f.Name), path.Name, f.Key.Pos()
 			e.OperationID, _ = f.Value.Get("operationId").Str()
+			if ref := f.Value.Get("$ref"); ref.Exists() {
+				l.checkOperationRef(f.Value, ref)
+			}
 			if m := f.Value.Field(l.opts.Marker); m.Value.Exists() {
 				l.effective = append(l.effective, m.Value)
 				e.marker = l.parseMarker(m, FromMarker)
@@ -162,6 +165,17 @@ func (l *loader) operations() []entry {
 		}
 	}
 	return entries
+}
+
+// checkOperationRef refuses a $ref in place of an operation if it leads to a
+// marked one: only a path item can be one (OpenAPI 3.1 section 4.8.9.1), and
+// readers take the operation for an empty one.
+func (l *loader) checkOperationRef(operation, ref tree.Value) {
+	target, problem := l.refs.resolve(operation)
+	if problem == nil && target.Get(l.opts.Marker).Exists() {
+		l.errorf(ref.Pos(), "marker-place", "%s at %s marks nothing: an operation cannot be a $ref; refer to the whole path item, or write the operation here",
+			l.opts.Marker, target.Field(l.opts.Marker).Key.Pos())
+	}
 }
 
 // markFromConfig adds the config's markers.
@@ -177,6 +191,7 @@ func (l *loader) markFromConfig(entries []entry) {
 			}
 		}
 	}
+	inConfig := map[*entry]diag.Pos{}
 	for _, f := range l.opts.Operations.Fields() {
 		found := byName[f.Name]
 		if len(found) == 0 {
@@ -188,17 +203,16 @@ func (l *loader) markFromConfig(entries []entry) {
 			continue
 		}
 		m := l.parseMarker(f, FromConfig)
-		if m == nil {
-			continue
-		}
 		for _, e := range found {
+			own := e.node.Field(l.opts.Marker)
+			first, named := inConfig[e]
+			inConfig[e] = f.Key.Pos()
 			switch {
-			case e.marker != nil:
-				l.errorf(f.Key.Pos(), "marker-twice", "%s %s is marked at %s already; keep one of the two", e.Method, e.Path, e.marker.pos)
-			case e.node.Field(l.opts.Marker).Value.Exists():
-				l.errorf(f.Key.Pos(), "marker-twice", "%s %s has a marker of its own at %s; keep one of the two", e.Method, e.Path,
-					e.node.Field(l.opts.Marker).Key.Pos())
-			case !methods[strings.ToLower(e.Method)]:
+			case named:
+				l.errorf(f.Key.Pos(), "marker-twice", "%s %s stands at %s already; keep one of the two", e.Method, e.Path, first)
+			case own.Value.Exists():
+				l.errorf(f.Key.Pos(), "marker-twice", "%s %s has a marker of its own at %s; keep one of the two", e.Method, e.Path, own.Key.Pos())
+			case m != nil && !methods[strings.ToLower(e.Method)]:
 				l.errorf(f.Key.Pos(), "marker-method",
 					"%s %s cannot be idempotent by key: %s changes nothing; remove this line", e.Method, e.Path, e.Method)
 			default:

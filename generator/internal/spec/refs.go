@@ -60,7 +60,10 @@ func (r *resolver) target(ref tree.Value, text string) (tree.Value, *diag.Diagno
 		if err != nil || u.Scheme != "" || u.Host != "" {
 			return root, refProblem(ref, "the $ref %s leaves this machine; remote documents are not read: put it into a local file", tree.Quote(text))
 		}
-		path := filepath.Join(filepath.Dir(ref.File().Path), filepath.FromSlash(u.Path))
+		path := filepath.Clean(filepath.FromSlash(u.Path))
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(ref.File().Path), path)
+		}
 		got, ok := r.files[path]
 		if !ok {
 			got.file, got.findings = tree.Read(path)
