@@ -1,6 +1,8 @@
 package generator
 
 import (
+	"go/build"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -195,9 +197,19 @@ func (r *configReader) checkOutput(output string, pos diag.Pos) {
 	switch {
 	case filepath.Base(filepath.FromSlash(output)) != output:
 		r.errorf(pos, "wrong-value", "output must be a file name without directories, such as %s: the file is written to the package directory", defaultOutput)
-	case !strings.HasSuffix(output, ".go") || strings.HasSuffix(output, "_test.go") || strings.HasPrefix(output, ".") || strings.HasPrefix(output, "_"):
-		r.errorf(pos, "wrong-value", "output must be the name of a Go file that the go command compiles, such as %s", defaultOutput)
+	case !compiledEverywhere(output):
+		r.errorf(pos, "wrong-value", "output must be the name of a Go file that the go command compiles on every system, such as %s", defaultOutput)
 	}
+}
+
+// compiledEverywhere reports whether the go command compiles a file of this
+// name: neither a test nor, like x_windows.go, for one system alone.
+func compiledEverywhere(name string) bool {
+	anySystem := build.Context{Compiler: "gc", OpenFile: func(string) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader("package p\n")), nil
+	}}
+	matches, err := anySystem.MatchFile("", name)
+	return err == nil && matches && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 }
 
 // realPath is the absolute path without links, as far as it can be told.
