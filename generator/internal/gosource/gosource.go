@@ -274,7 +274,13 @@ func (l *loader) strictServer(pkg *Package) {
 	for _, m := range server.methods {
 		raw[m.name.Name] = m
 	}
+	first := make(map[string]method, len(strict.methods))
 	for _, m := range strict.methods {
+		if other, ok := first[m.name.Name]; ok {
+			l.errorf(l.pos(m.name), "go-shape", "the method %s is already declared at %s, since two operations of the document have one Go name; give one another operationId and run oapi-codegen again", m.name.Name, l.pos(other.name))
+			continue
+		}
+		first[m.name.Name] = m
 		if op, ok := l.operation(strict.file, m); ok {
 			r, found := raw[op.Name]
 			if !found {

@@ -176,7 +176,11 @@ func TestFindings(t *testing.T) {
 		"two visits":      {replace("\tVisitPayResponse(w http.ResponseWriter) error\n", "\tVisitPayResponse(w http.ResponseWriter) error\n\tOther(w http.ResponseWriter) error\n"), "PayResponseObject is no interface of this package with the one method Visit"},
 		"other visit":     {replace("VisitPayResponse(w http.ResponseWriter) error", "VisitPayResponse(w int) error"), "PayResponseObject is no interface of this package with the one method Visit"},
 		"not in both":     {strings.Replace(generated, "Pay(w http", "Paid(w http", 1), "DIR/api.gen.go:35:2: StrictServerInterface has a method Pay and ServerInterface has not"},
-		"syntax":          {generated + "\nfunc (", "DIR/api.gen.go:49:7: expected"},
+		"two of a name": {
+			strings.Replace(generated, "(PayResponseObject, error)\n}", "(PayResponseObject, error)\n\tPay(ctx context.Context, request PayRequestObject) (PayResponseObject, error)\n}", 1),
+			"DIR/api.gen.go:36:2: the method Pay is already declared at DIR/api.gen.go:35:2, since two operations of the document have one Go name",
+		},
+		"syntax": {generated + "\nfunc (", "DIR/api.gen.go:49:7: expected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

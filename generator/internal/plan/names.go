@@ -75,6 +75,7 @@ func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
 	for _, name := range n.exported() {
 		if at, taken := p.scope.take(name, op.Pos); taken {
 			p.errorf(op.Policy.Pos, "name-collision", "%s of %s is already declared (%s); write name: %s in its marker for other names", name, op.ID(), at, p.suggest(method.Name))
+			break // one other name changes all of them
 		}
 	}
 	n.OperationVar = p.scope.free(lowerFirst(stem) + "Operation")

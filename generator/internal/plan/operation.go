@@ -90,16 +90,8 @@ func (o *Operation) KeyDoc() string {
 	return "IdempotencyKey names what is to happen once."
 }
 
-// KeyPlace is the field of KeyRule that says where the key is.
-func (o *Operation) KeyPlace() string {
-	if o.spec.Policy.Key.In == spec.KeyInBody {
-		return "Pointer"
-	}
-	return "Header"
-}
-
-// KeyName is the header's name or the JSON Pointer.
-func (o *Operation) KeyName() string { return o.spec.Policy.Key.Name }
+// KeyHeader is the name of the header that the key travels in.
+func (o *Operation) KeyHeader() string { return o.spec.Policy.Key.Name }
 
 // KeyFormat is the runtime's constant for the format.
 func (o *Operation) KeyFormat() string {
@@ -151,10 +143,7 @@ func (o *Operation) Release() []string {
 
 // Headers are the declared header parameters without the key.
 func (o *Operation) Headers() []string {
-	key := o.spec.Policy.Key
-	return o.parameters("header", func(name string) bool {
-		return key.In == spec.KeyInHeader && strings.EqualFold(name, key.Name)
-	})
+	return o.parameters("header", func(name string) bool { return strings.EqualFold(name, o.KeyHeader()) })
 }
 
 // Cookies are the declared cookie parameters.

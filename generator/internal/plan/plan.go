@@ -93,7 +93,7 @@ func (p *planner) plan() *File {
 			continue
 		}
 		m := Method{Name: method.Name, RequestObject: method.Request, Response: method.Response}
-		if len(method.Routes) > 0 {
+		if len(method.Routes) == 1 { // more say nothing: a summary looks like one
 			m.Route = method.Routes[0].Method + " " + method.Routes[0].Path
 		}
 		if op, ok := marked[method.Name]; ok {
@@ -138,9 +138,7 @@ func (p *planner) reserve() {
 func (f *File) RequestHeaders() []string {
 	var names []string
 	for _, op := range f.Operations {
-		if key := op.spec.Policy.Key; key.In == spec.KeyInHeader {
-			names = append(names, key.Name)
-		}
+		names = append(names, op.KeyHeader())
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(strings.ToLower(a), strings.ToLower(b)), cmp.Compare(a, b))

@@ -62,7 +62,7 @@ func doc(format string, values ...any) string {
 		switch {
 		case i == 0:
 			b.WriteString("// ")
-		case line+1+n > width:
+		case line+1+n > width && word[0] != '+': // a line that begins with +build would be a build constraint
 			b.WriteString("\n// ")
 			line = 0
 		default:

@@ -20,9 +20,11 @@ func TestQuoting(t *testing.T) {
 		"\ufeffa\u202eb\x00c\x7fd\xffe": "// abcde",
 		"*/ /* //go:embed x":            "// */ /* //go:embed x",
 		"%d {{.}}":                      "// %d {{.}}",
-		strings.Repeat("x", 100) + " y": "// " + strings.Repeat("x", 100) + "\n// y",
-		strings.Repeat("abcd ", 20):     "// " + strings.TrimSpace(strings.Repeat("abcd ", 15)) + "\n// " + strings.TrimSpace(strings.Repeat("abcd ", 5)),
-		strings.Repeat("é", 70) + " éééééé z": "// " + strings.Repeat("é", 70) + " éééééé\n// z",
+		// A line of its own would keep the file out of the build.
+		strings.Repeat("x", 100) + " +build y": "// " + strings.Repeat("x", 100) + " +build\n// y",
+		strings.Repeat("x", 100) + " y":        "// " + strings.Repeat("x", 100) + "\n// y",
+		strings.Repeat("abcd ", 20):            "// " + strings.TrimSpace(strings.Repeat("abcd ", 15)) + "\n// " + strings.TrimSpace(strings.Repeat("abcd ", 5)),
+		strings.Repeat("é", 70) + " éééééé z":  "// " + strings.Repeat("é", 70) + " éééééé\n// z",
 	} {
 		if got := doc("%s", text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
