@@ -1,3 +1,8 @@
+-- Answers stored by github.com/idemgen/idemgen/runtime/pgxstore.
+--
+-- The first columns have a fixed width, so that rows carry no padding.
+-- id is 16 bytes of a hash over scope, operation and key, led by the key's own
+-- time where the key is a UUIDv7.
 CREATE TABLE idempotency_records (
 	id          uuid        NOT NULL,
 	created_at  timestamptz NOT NULL,
@@ -12,4 +17,7 @@ CREATE TABLE idempotency_records (
 	PRIMARY KEY (id)
 );
 
+-- A B-tree, at 66 bytes of log for each row: a BRIN index is smaller, but once
+-- space is reused its ranges hold old and new rows alike, and sweeping reads
+-- the whole table.
 CREATE INDEX idempotency_records_expires_at ON idempotency_records (expires_at);

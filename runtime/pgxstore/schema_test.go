@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idemgen/idemgen/runtime/internal/testenv"
@@ -209,5 +210,12 @@ func TestTwoTablesOnOnePool(t *testing.T) {
 	}
 	if n := effects(t, pool, "k"); n != 2 {
 		t.Errorf("%d effects, want one for each table", n)
+	}
+	_, err := a.Execute(t.Context(), request("nested", "a"), answering("nested", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := b.Execute(ctx, request("nested", "a"), pay("nested"))
+		return err
+	}))
+	if err != nil {
+		t.Errorf("the same identity in both tables at once: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
 )
 
 // tripCounter counts round trips over all connections that it dials: a write
@@ -120,7 +121,7 @@ func TestReplayIsAnsweredAfterOneRoundTrip(t *testing.T) {
 	dsn := newDatabase(t)
 	p := newProxy(t, dsn)
 	pool, counter := newCountedPool(t, p.dsn)
-	s := newStore(t, pool)
+	s := newStore(t, pool, pgxstore.WithFinishTimeout(time.Hour)) // whoever waits for the rollback waits in vain
 	replay := func() {
 		res, err := s.Execute(t.Context(), request("k", "a"), pay("k"))
 		if err != nil || !res.Replayed {
@@ -138,8 +139,9 @@ func TestReplayIsAnsweredAfterOneRoundTrip(t *testing.T) {
 		t.Errorf("a replay and its rollback made %d round trips, want 2", trips)
 	}
 	rolledBack := p.on("rollback", blackhole)
-	replay() // returns, although the rollback never will
+	replay() // returns, although the rollback does not
 	<-rolledBack
+	p.stop() // ends it, so that the pool can be closed
 }
 
 // waitIdle waits until all of a pool's connections are back.

@@ -1,0 +1,95 @@
+// Package pgxstore keeps idempotency records in PostgreSQL, through pgx, and
+// gives handlers a pgx.Tx.
+//
+//	pool, err := pgxpool.New(ctx, dsn)
+//	…
+//	store, err := pgxstore.New(ctx, pool) // the table is there: see Migrate
+//
+// # What it guarantees
+//
+// What a handler writes through the transaction it is given and the answer
+// that it returns are committed together or not at all. A process that dies at
+// any point leaves both or neither, and its key is free as soon as the server
+// has noticed: there is no row to clean up and no lease to wait for.
+//
+// The unique index on the record's id is the guarantee. An advisory lock is
+// only the early sign that answers a duplicate at once instead of letting it
+// run in vain; it holds for the transaction, so a duplicate never waits for
+// the first request and never keeps a connection from it.
+//
+// # How it works
+//
+// A first request makes the round trips of its bare transaction and no more:
+//
+//	BEGIN; pg_try_advisory_xact_lock; SELECT the record     one round trip
+//	the handler's statements
+//	INSERT the finished record; COMMIT                      one round trip
+//
+// A record that is found decides, whoever holds the lock: it is replayed,
+// refused as a mismatch, or replaced in the same transaction if it has
+// expired. A replay is answered after the first round trip; its ROLLBACK
+// follows in the background, on the connection that the replay still holds, so
+// there are never more of them than the pool has connections, and closing the
+// pool waits for them. No record and no lock means in flight.
+//
+// When the connection is lost in COMMIT, the store claims the key again on
+// another one. The lost transaction holds the lock to its end, so a record
+// means that it was committed, a lock without a record that it was not; if
+// neither can be had for 5 s the outcome is unknown. A server that fails over
+// to a standby keeps the guarantee as far as it keeps commits: use synchronous
+// replication.
+//
+// Serialization failures and deadlocks run the handler again, at most three
+// times in all.
+//
+// Time is the server's: now() at the start of the transaction judges expiry
+// and keys, and what is stored are timestamptz, whatever the sessions' time
+// zones are.
+//
+// # The pool
+//
+// A request holds one connection at most, so any pool size works; a pool of
+// its own is not needed. The store sends its own statements below pgx's query
+// interface: query tracers see the handler's statements alone. On a connection
+// that leads straight to the server they stay prepared, under names that begin
+// with idemgen_; DISCARD ALL between two requests costs only time.
+//
+// The handler's transaction ends with its connection, but a server notices
+// late that a client has stalled or vanished. Inside its transactions the
+// store therefore sets idle_in_transaction_session_timeout and
+// client_connection_check_interval, unless the session has them: see
+// [WithSessionLimits]. Against hosts that vanish without closing their
+// connections set tcp_keepalives_idle and tcp_user_timeout on the server.
+//
+// # PgBouncer
+//
+// Transaction mode works with the pool's default settings as far as the store
+// is concerned: it keeps no session state, and sees by the server's process
+// number that a pooler is between, where it prepares nothing. The handler's
+// own statements need default_query_exec_mode=exec in the connection string,
+// or PgBouncer 1.21 with max_prepared_statements.
+//
+// # The table
+//
+// [Migrate] creates it where it is missing; run it as a step of its own, not
+// at every start. With goose, golang-migrate, Atlas or psql use what [Schema]
+// returns, which is also in schema.sql and printed by "idemctl schema": plain
+// CREATE statements, made for a migration of your own. On PostgreSQL 14 and
+// later built with lz4, add
+//
+//	ALTER TABLE idempotency_records ALTER COLUMN body SET COMPRESSION lz4;
+//
+// as Migrate does. [New] only checks. The user of the server needs SELECT,
+// INSERT, UPDATE and DELETE on the table.
+//
+// Expired records are replaced when their key comes again, and otherwise stay
+// until they are swept: run idempotency.RunSweeper beside the server.
+//
+// # Other servers
+//
+// Where advisory locks do not work, as on some that speak PostgreSQL's
+// protocol, [New] finds out and the claim is a row instead, inserted at the
+// start of the transaction and replaced at its end: a duplicate waits for it
+// for 50 ms and is then in flight. The guarantee is the same. Only PostgreSQL
+// itself is tested.
+package pgxstore
