@@ -94,6 +94,33 @@ func readOapiConfig(c Config) (oapiConfig, diag.List) {
 	return parsed, nil
 }
 
+// unreadMarkers finds markers in oapi-codegen's own overlay, unless that is
+// idemgen's too: they would mark nothing.
+func (c Config) unreadMarkers(overlay string) diag.List {
+	if overlay == "" || c.Overlay != "" && realPath(overlay) == realPath(c.Overlay) {
+		return nil
+	}
+	file, findings := tree.Read(overlay)
+	if findings.HasErrors() {
+		return findings
+	}
+	var walk func(tree.Value)
+	walk = func(v tree.Value) {
+		for _, item := range v.Items() {
+			walk(item)
+		}
+		for _, f := range v.Fields() {
+			if f.Name == c.Marker {
+				findings = append(findings, diag.Errorf(f.Key.Pos(), "marker-place",
+					"%s marks nothing in this overlay, which is oapi-codegen's alone; write overlay: in %s", f.Name, diag.FileName(c.File)))
+			}
+			walk(f.Value)
+		}
+	}
+	walk(file.Root())
+	return findings
+}
+
 // oapiMutex guards oapi-codegen's global state: one run at a time.
 var oapiMutex sync.Mutex
 
@@ -101,6 +128,9 @@ var oapiMutex sync.Mutex
 func runOapiCodegen(c Config) (File, diag.List) {
 	config, findings := readOapiConfig(c)
 	if findings.HasErrors() {
+		return File{}, findings
+	}
+	if findings := c.unreadMarkers(config.OutputOptions.Overlay.Path); findings.HasErrors() {
 		return File{}, findings
 	}
 	doc, findings := loadForOapi(c.Spec, config.OutputOptions.Overlay)
