@@ -3,7 +3,6 @@ package generator
 import (
 	"bytes"
 	"fmt"
-	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/gosource"
 	"github.com/idemgen/idemgen/generator/internal/spec"
 	"github.com/idemgen/idemgen/generator/internal/tree"
 )
@@ -117,7 +117,7 @@ func (s *starter) readGo() {
 			continue
 		}
 		s.packageName = file.Name.Name
-		s.generated = s.generated || declaresStrictServer(file)
+		s.generated = s.generated || gosource.HasStrictServer(file)
 		for _, group := range file.Comments {
 			for _, c := range group.List {
 				text, ok := strings.CutPrefix(c.Text, "//go:generate ")
@@ -127,19 +127,6 @@ func (s *starter) readGo() {
 			}
 		}
 	}
-}
-
-func declaresStrictServer(file *ast.File) bool {
-	for _, decl := range file.Decls {
-		if types, ok := decl.(*ast.GenDecl); ok && types.Tok == token.TYPE {
-			for _, t := range types.Specs {
-				if spec, ok := t.(*ast.TypeSpec); ok && spec.Name.Name == "StrictServerInterface" {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // findOapiConfig looks for a YAML file that configures oapi-codegen.

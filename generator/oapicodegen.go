@@ -89,7 +89,7 @@ func readOapiConfig(c Config) (oapiConfig, diag.List) {
 	parsed.AllowRemoteRefsFrom = []string{}
 	parsed.Configuration = parsed.UpdateDefaults()
 	if err := parsed.Validate(); err != nil {
-		return fail(root, "is no valid oapi-codegen config: %s", oneLine(err))
+		return fail(root, "is no valid oapi-codegen config: %s", diag.OneLine(err))
 	}
 	return parsed, nil
 }
@@ -140,7 +140,7 @@ func runOapiCodegen(c Config) (File, diag.List) {
 	code, err := generateOapi(doc, config.Configuration)
 	if err != nil {
 		return File{}, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(c.Spec)}, "oapi-codegen",
-			"oapi-codegen cannot generate from this document: %s", oneLine(err))}
+			"oapi-codegen cannot generate from this document: %s", diag.OneLine(err))}
 	}
 	header := anyOapiHeader.FindStringIndex(code)
 	if header == nil {
@@ -172,7 +172,7 @@ func loadForOapi(path string, overlay codegen.OutputOptionsOverlay) (*openapi3.T
 			return nil, broken // with positions, which err lacks
 		}
 		return nil, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(path)}, "oapi-codegen",
-			"oapi-codegen cannot load this document: %s", oneLine(err))}
+			"oapi-codegen cannot load this document: %s", diag.OneLine(err))}
 	}
 	doc, err := newOapiLoader().LoadFromFile(path)
 	if err != nil {
@@ -234,6 +234,3 @@ func oapiConfigProblem(file string, err error) Diagnostic {
 	}
 	return diag.Errorf(pos, "oapi-config", "is no valid oapi-codegen config: %s", strings.Join(strings.Fields(msg), " "))
 }
-
-// oneLine joins the lines of a library's message.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -10,7 +10,6 @@ import (
 	"go/parser"
 	"go/scanner"
 	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -131,7 +130,7 @@ func (l *loader) parse(overlay map[string][]byte) {
 	sources := make(map[string][]byte)
 	entries, err := os.ReadDir(l.dir)
 	if err != nil && (len(overlay) == 0 || !os.IsNotExist(err)) {
-		l.errorf(l.dirPos(), "go-unreadable", "cannot read the package directory: %v", underlying(err))
+		l.errorf(l.dirPos(), "go-unreadable", "cannot read the package directory: %v", diag.Reason(err))
 		return
 	}
 	for _, e := range entries {
@@ -141,7 +140,7 @@ func (l *loader) parse(overlay map[string][]byte) {
 		}
 		src, err := os.ReadFile(filepath.Join(l.dir, name))
 		if err != nil {
-			l.errorf(l.filePos(name), "go-unreadable", "cannot read the file: %v", underlying(err))
+			l.errorf(l.filePos(name), "go-unreadable", "cannot read the file: %v", diag.Reason(err))
 			continue
 		}
 		sources[name] = src
@@ -191,7 +190,7 @@ func (l *loader) syntaxErrors(name string, err error) {
 func (l *loader) index() *Package {
 	name := l.files[0].ast.Name.Name
 	for _, f := range l.files {
-		if declares(f.ast, strictInterface) {
+		if HasStrictServer(f.ast) {
 			name = f.ast.Name.Name
 			break
 		}
@@ -230,11 +229,12 @@ func (l *loader) index() *Package {
 	return pkg
 }
 
-func declares(f *ast.File, typeName string) bool {
+// HasStrictServer reports whether a file declares oapi-codegen's strict server.
+func HasStrictServer(f *ast.File) bool {
 	for _, d := range f.Decls {
 		if g, ok := d.(*ast.GenDecl); ok {
 			for _, s := range g.Specs {
-				if t, ok := s.(*ast.TypeSpec); ok && t.Name.Name == typeName {
+				if t, ok := s.(*ast.TypeSpec); ok && t.Name.Name == strictInterface {
 					return true
 				}
 			}
@@ -458,13 +458,4 @@ func (l *loader) dirPos() diag.Pos { return diag.Pos{File: diag.FileName(l.dir)}
 
 func (l *loader) filePos(name string) diag.Pos {
 	return diag.Pos{File: diag.FileName(filepath.Join(l.dir, name))}
-}
-
-// underlying drops the path from an error, since the finding has it already.
-func underlying(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
 }

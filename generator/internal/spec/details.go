@@ -112,8 +112,9 @@ func mediaTypes(v tree.Value) []MediaType {
 	return types
 }
 
-// essence is a media type in lower case without its parameters.
-func essence(mediaType string) string {
+// Essence is a media type in lower case without its parameters (RFC 9110
+// section 8.3.1).
+func Essence(mediaType string) string {
 	if t, _, err := mime.ParseMediaType(mediaType); err == nil {
 		return t
 	}
@@ -121,15 +122,15 @@ func essence(mediaType string) string {
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// isJSON reports whether bodies of the type are JSON (RFC 6839 section 3.1).
-func isJSON(mediaType string) bool {
-	t := essence(mediaType)
-	return t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json")
+// IsJSON reports whether oapi-codegen decodes bodies of the type as JSON.
+func IsJSON(mediaType string) bool {
+	t := Essence(mediaType)
+	return t == "application/json" || strings.HasSuffix(t, "+json")
 }
 
 // isStream reports whether the type is a sequence that has no known end.
 func isStream(mediaType string) bool {
-	switch t := essence(mediaType); t {
+	switch t := Essence(mediaType); t {
 	case "text/event-stream", "application/jsonl", "application/jsonlines", "application/x-jsonlines",
 		"application/ndjson", "application/x-ndjson", "application/json-seq", "application/stream+json",
 		"application/x-json-stream", "multipart/x-mixed-replace":

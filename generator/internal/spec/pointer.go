@@ -22,7 +22,7 @@ func (l *loader) checkPointer(e *entry, pointer string, pos diag.Pos) {
 	s := schemaSearch{loader: l, seen: map[visit]bool{}}
 	declared := false
 	for _, c := range body.Get("content").Fields() {
-		if !isJSON(c.Name) {
+		if !IsJSON(c.Name) {
 			continue
 		}
 		declared = true

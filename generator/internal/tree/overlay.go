@@ -32,7 +32,7 @@ func (f *File) Overlay(path string, strict bool) diag.List {
 		err = parsed.Validate()
 	}
 	if err != nil {
-		return diag.List{diag.Errorf(root.Pos(), "overlay-invalid", "is not a valid OpenAPI Overlay: %s", oneLine(err))}
+		return diag.List{diag.Errorf(root.Pos(), "overlay-invalid", "is not a valid OpenAPI Overlay: %s", diag.OneLine(err))}
 	}
 
 	for i, item := range root.Get("actions").Items() {
@@ -52,7 +52,7 @@ func (f *File) Overlay(path string, strict bool) diag.List {
 			if target := item.Get("target"); target.Exists() {
 				pos = target.Pos()
 			}
-			return diag.List{diag.Errorf(pos, "overlay-invalid", "this action cannot be applied: %s", oneLine(err))}
+			return diag.List{diag.Errorf(pos, "overlay-invalid", "this action cannot be applied: %s", diag.OneLine(err))}
 		}
 	}
 	f.moved = m.positions(f.doc, root.Get("actions"))
@@ -139,9 +139,4 @@ func collectScalars(v Value, key string, into map[[2]string]Value) {
 	if v.Exists() && !v.IsMap() && !v.IsList() {
 		into[[2]string{key, v.Text()}] = v
 	}
-}
-
-// oneLine joins the lines of a library's message.
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,7 +40,7 @@ func Read(path string) (*File, diag.List) {
 func ReadBytes(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", reason(err))
+		return nil, fmt.Errorf("cannot be read: %w", diag.Reason(err))
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("cannot be read: it is not a regular file")
@@ -51,18 +50,9 @@ func ReadBytes(path string) ([]byte, error) {
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", reason(err))
+		return nil, fmt.Errorf("cannot be read: %w", diag.Reason(err))
 	}
 	return data, nil
-}
-
-// reason is an I/O error without the path, which the position already shows.
-func reason(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
 }
 
 // Parse reads data in place of the file at path, whatever that is named: JSON
