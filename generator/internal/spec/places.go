@@ -101,6 +101,10 @@ func placeOf(owner tree.Value, path []string, defaults string) string {
 		return "on paths" + move
 	case len(path) == 2:
 		return "on a path item; put it on each operation (post, put, ...) that it should mark"
+	case len(path) == 3 && methods[path[2]]:
+		return "beside the $ref of its path item, where readers drop it; put it on the operation that the $ref leads to"
+	case len(path) == 3 && methods[strings.ToLower(path[2])]:
+		return "on " + path[2] + ", which is no method; write " + strings.ToLower(path[2])
 	default:
 		return "inside of " + path[len(path)-1] + move
 	}
