@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -21,9 +22,25 @@ type Call struct {
 	body    []byte
 	reader  bodyReader
 	started time.Time
+	noRerun atomic.Bool
+
+	mu      sync.Mutex // a middleware can leave a handler running, or run two
 	outcome Outcome
 	err     error
-	noRerun atomic.Bool
+}
+
+// report sets what the observer is told.
+func (c *Call) report(outcome Outcome, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outcome, c.err = outcome, err
+}
+
+// reported returns what report was given last.
+func (c *Call) reported() (Outcome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outcome, c.err
 }
 
 // Body returns a fresh reader over the request's body, for handlers that get

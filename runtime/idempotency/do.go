@@ -62,8 +62,8 @@ func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ct
 // never be kept.
 func checkRequest(req *Request) error {
 	switch {
-	case req.Scope == "":
-		return &Error{Code: CodeScopeMissing, Detail: "Request.Scope is empty"}
+	case !validScope(req.Scope):
+		return &Error{Code: CodeScopeMissing, Detail: "Request.Scope is empty, not UTF-8, or holds a NUL byte"}
 	case req.Operation == "":
 		return errors.New("idempotency: Request.Operation is empty")
 	case req.Retention <= 0:

@@ -62,6 +62,7 @@ func TestDoRefusals(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*idempotency.Request){
 		"scope":       func(r *idempotency.Request) { r.Scope = "" },
+		"scope bytes": func(r *idempotency.Request) { r.Scope = "\xff" },
 		"operation":   func(r *idempotency.Request) { r.Operation = "" },
 		"key":         func(r *idempotency.Request) { r.Key = "" },
 		"blank key":   func(r *idempotency.Request) { r.Key = " " },

@@ -57,7 +57,8 @@ func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operati
 		call.started = time.Now()
 		// Deferred, so that a handler that panics is reported as released.
 		defer func() {
-			observe(r.Context(), Event{Operation: op.ID, Outcome: call.outcome, Scope: call.scope, Key: call.key, Duration: time.Since(call.started), Err: call.err})
+			outcome, err := call.reported()
+			observe(r.Context(), Event{Operation: op.ID, Outcome: outcome, Scope: call.scope, Key: call.key, Duration: time.Since(call.started), Err: err})
 		}()
 	}
 	if err := e.admit(call, w); err != nil {
@@ -67,7 +68,7 @@ func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operati
 	}
 	// What next refuses by itself, such as a body that does not decode, never
 	// reaches Run.
-	call.outcome = OutcomeInvalid
+	call.report(OutcomeInvalid, nil)
 	next(w, call.request)
 }
 
@@ -89,7 +90,7 @@ func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
 	switch {
 	case scopeErr != nil:
 		return &Error{Code: CodeInternal, Detail: "the caller could not be determined", Err: scopeErr}
-	case scope == "":
+	case !validScope(scope):
 		return &Error{Code: CodeScopeMissing, Detail: "the request does not say who the caller is"}
 	}
 	call.scope = scope
@@ -128,6 +129,11 @@ func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
 	var validated interface{ ValidatedValue() any }
 	if r.Body != nil && r.Body != http.NoBody {
 		body, err := readAll(r.Body, limit, r.ContentLength)
+		if len(body) == 0 {
+			// A middleware that has parsed the form has used the body up, and
+			// the handler sees what it parsed.
+			body = []byte(r.PostForm.Encode())
+		}
 		switch {
 		case int64(len(body)) > limit || isMaxBytes(err):
 			return tooLarge()
@@ -146,13 +152,17 @@ func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
 	return nil
 }
 
+// maxTrusted is the length of a body that is believed before it has come: a
+// caller who announces much and sends nothing ties up no more memory.
+const maxTrusted = 64 << 10
+
 // readAll reads body to its end, or until it is longer than limit. length is
 // what the request says of it, or -1.
 func readAll(body io.Reader, limit, length int64) ([]byte, error) {
 	if length < 0 {
 		return io.ReadAll(io.LimitReader(body, limit+1))
 	}
-	b := make([]byte, 0, length+1) // one more, for the read that finds the end
+	b := make([]byte, 0, min(length, maxTrusted)+1) // one more, for the read that finds the end
 	for {
 		n, err := body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -161,7 +171,7 @@ func readAll(body io.Reader, limit, length int64) ([]byte, error) {
 			return b, nil
 		case err != nil || int64(len(b)) > limit:
 			return b, err
-		case len(b) == cap(b): // a middleware has made the body longer than it was
+		case len(b) == cap(b):
 			b = append(b, 0)[:len(b)]
 		}
 	}
@@ -183,25 +193,26 @@ func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context
 	if !ok || call.op != op {
 		return nil, fmt.Errorf("idempotency: %s was called without its wrapper; serve the handler that NewIdempotentHandler returns", op.ID)
 	}
-	call.outcome = OutcomeReleased
+	call.report(OutcomeReleased, nil)
 	a := &attempt[Tx]{call: call, options: &e.options, work: work}
 	result, err := e.execute(ctx, call, a.run)
 	switch {
 	case err == nil && result.Replayed:
-		call.outcome = OutcomeReplayed
+		call.report(OutcomeReplayed, nil)
 		a.answer = Answer{response: result.Response, replayHeader: e.options.replayHeader}
 		return &a.answer, nil
 	case err == nil:
-		call.outcome = OutcomeExecuted
+		outcome := OutcomeExecuted
 		if call.key == "" {
-			call.outcome = OutcomeUnprotected
+			outcome = OutcomeUnprotected
 		}
+		call.report(outcome, nil)
 		return &a.answer, nil
 	case err == errReleased:
 		return &a.answer, nil
 	}
 	if own, is := err.(*handlerError); is && own == a.failed {
-		call.err = own.err
+		call.report(OutcomeReleased, own.err)
 		return nil, own.err
 	}
 	refusal := asRefusal(err)
@@ -219,7 +230,7 @@ func asRefusal(err error) *Error {
 }
 
 func (c *Call) fail(err *Error) {
-	c.outcome, c.err = outcomeOf(err.Code), err
+	c.report(outcomeOf(err.Code), err)
 }
 
 // execute claims and runs, waiting for another attempt where the operation

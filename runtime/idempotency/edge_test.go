@@ -806,3 +806,123 @@ func TestLogTo(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A middleware that has parsed the form has used the body up. What it parsed
+// counts as the body: it is what the handler sees.
+// Covers FPR-01, FPR-18.
+func TestFormParsedEarlier(t *testing.T) {
+	t.Parallel()
+	op := payOperation
+	op.Bodies = []idempotency.Body{{MediaType: "application/x-www-form-urlencoded", Kind: idempotency.BodyRaw}}
+	edge := idempotency.NewEdge[struct{}](memstore.New(), idempotency.Unscoped)
+	send := func(form string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/pay?tip=1", strings.NewReader(form))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Idempotency-Key", "k")
+		if err := r.ParseForm(); err != nil {
+			t.Fatal(err)
+		}
+		edge.ServeHTTP(w, r, &op, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := edge.Run(r.Context(), &op, func(context.Context, struct{}, *idempotency.Call) (idempotency.Visit, error) {
+				return answers(201, r.PostForm.Get("amount"))(nil, nil)
+			})
+			if err == nil {
+				err = answer.WriteTo(w)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		return w
+	}
+	if w := send("amount=1&to=bob"); w.Code != 201 || w.Body.String() != "1" {
+		t.Errorf("first: %d %s", w.Code, w.Body)
+	}
+	if w := send("amount=9&to=bob"); w.Code != 422 {
+		t.Errorf("another form under the same key: %d %s", w.Code, w.Body)
+	}
+	if w := send("amount=1&to=bob"); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("retry: %d %s", w.Code, w.Body)
+	}
+}
+
+// A header is left out of the record in whatever case the handler wrote it.
+// Covers RSP-03.
+func TestUnstoredHeadersInAnyCase(t *testing.T) {
+	t.Parallel()
+	s := serve(t, payOperation, func(context.Context, *idempotency.Call) (idempotency.Visit, error) {
+		return func(w http.ResponseWriter) error {
+			w.Header()["WWW-Authenticate"] = []string{"v"}
+			w.Header()["set-cookie"] = []string{"session=alice"}
+			w.Header()["x-RateLimit-Left"] = []string{"v"}
+			w.WriteHeader(201)
+			return nil
+		}, nil
+	})
+	first, second := s.send(t, `{}`), s.send(t, `{}`)
+	for _, name := range []string{"Www-Authenticate", "Set-Cookie", "X-Ratelimit-Left"} {
+		if first.header.Get(name) == "" || second.header.Get(name) != "" {
+			t.Errorf("%s: first %q, replay %q", name, first.header.Get(name), second.header.Get(name))
+		}
+	}
+}
+
+// A scope that a database cannot keep as text says as little as none.
+// Covers SEC-02.
+func TestScopeIsText(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []string{"", "caf\xe9", "tenant\x00"} {
+		edge := idempotency.NewEdge[struct{}](memstore.New(), func(context.Context, http.Header) (string, error) { return scope, nil })
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/pay", nil)
+		r.Header.Set("Idempotency-Key", "k")
+		edge.ServeHTTP(w, r, &payOperation, func(http.ResponseWriter, *http.Request) { t.Errorf("%q: next was called", scope) })
+		if w.Code != 401 || !strings.Contains(w.Body.String(), string(idempotency.CodeScopeMissing)) {
+			t.Errorf("%q: %d %s", scope, w.Code, w.Body)
+		}
+	}
+}
+
+// A middleware between the edge and the handler may give up on a handler that
+// still runs. The request is then reported as it is at that moment, and what
+// the handler does later is kept.
+// Covers CTX-02.
+func TestAbandonedHandler(t *testing.T) {
+	t.Parallel()
+	entered, finish, finished := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	events := make(chan idempotency.Event, 1)
+	edge := idempotency.NewEdge[struct{}](memstore.New(), idempotency.Unscoped,
+		idempotency.WithObserver(func(_ context.Context, e idempotency.Event) { events <- e }))
+	send := func(next func(http.ResponseWriter, *http.Request)) {
+		r := httptest.NewRequest("POST", "/pay", strings.NewReader(`{}`))
+		r.Header.Set("Idempotency-Key", "k")
+		edge.ServeHTTP(httptest.NewRecorder(), r, &payOperation, next)
+	}
+	send(func(_ http.ResponseWriter, r *http.Request) {
+		go func() {
+			_, err := edge.Run(r.Context(), &payOperation, func(context.Context, struct{}, *idempotency.Call) (idempotency.Visit, error) {
+				close(entered)
+				<-finish
+				return nil, nil
+			})
+			finished <- err
+		}()
+		<-entered
+		close(finish) // so that it finishes while the request is being reported
+	})
+	if e := <-events; e.Outcome != idempotency.OutcomeReleased && e.Outcome != idempotency.OutcomeExecuted {
+		t.Errorf("outcome %s", e.Outcome)
+	}
+	if err := <-finished; err != nil {
+		t.Error(err)
+	}
+	send(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := edge.Run(r.Context(), &payOperation, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	if e := <-events; e.Outcome != idempotency.OutcomeReplayed {
+		t.Errorf("the retry's outcome %s", e.Outcome)
+	}
+}

@@ -246,7 +246,7 @@ const (
 func (s *fingerprintScratch) appendBody(b []byte, op *Operation, in fingerprintInput) ([]byte, error) {
 	pointers, include := op.Fingerprint.pointers()
 	kind, typeVisible := bodyOf(op, in.ContentType)
-	whole := appendContentType(b, in.ContentType, kind, typeVisible)
+	whole := appendContentType(b, op, in.ContentType, kind, typeVisible)
 	head := len(whole)
 	var err error
 	switch {
@@ -308,12 +308,17 @@ func bodyOf(op *Operation, contentType string) (kind BodyKind, typeVisible bool)
 	return kind, typeVisible
 }
 
-// appendContentType appends the media type in lower case. Parameters count
-// only where a handler sees them, and then in any order and with the charset
-// in any case; a multipart boundary never counts.
-func appendContentType(b []byte, contentType string, kind BodyKind, visible bool) []byte {
+// appendContentType appends the media type, in lower case unless its case
+// decides which of several bodies the server takes. Parameters count only where
+// a handler sees them, and then in any order and with the charset in any case;
+// a multipart boundary never counts.
+func appendContentType(b []byte, op *Operation, contentType string, kind BodyKind, visible bool) []byte {
 	mediaType, tail, _ := strings.Cut(contentType, ";")
-	b = appendFramed(b, strings.ToLower(strings.TrimSpace(mediaType)))
+	mediaType = strings.TrimSpace(mediaType)
+	if len(op.Bodies) < 2 {
+		mediaType = strings.ToLower(mediaType)
+	}
+	b = appendFramed(b, mediaType)
 	if !visible || tail == "" {
 		return append(b, 0)
 	}

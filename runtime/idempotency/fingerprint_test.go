@@ -283,6 +283,17 @@ func TestFingerprintOfMediaType(t *testing.T) {
 		{"a parameter that does not parse", contentType("application/octet-stream; version=1; charset")},
 		{"another that does not parse", contentType("application/octet-stream; version=2; charset")},
 	})
+
+	// A server with several bodies finds the one that was sent with regard to
+	// case, and hands over none where it finds none.
+	several := transferOperation()
+	several.Bodies = append(several.Bodies, Body{MediaType: "text/plain", Kind: BodyRaw})
+	in.ContentType = "text/plain"
+	requireFingerprints(t, several, in, []change{
+		{"charset", contentType("text/plain; charset=utf-8")},
+	}, []change{
+		{"case", contentType("Text/Plain")},
+	})
 }
 
 // A declared media type with a wildcard shows the handler what was sent, but

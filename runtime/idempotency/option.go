@@ -120,7 +120,10 @@ type headerList struct {
 	prefixes []string
 }
 
+// has reports whether a header that a handler has written, in whatever case,
+// is on the list.
 func (l *headerList) has(name string) bool {
+	name = http.CanonicalHeaderKey(name)
 	if l.names[name] {
 		return true
 	}

@@ -17,12 +17,16 @@ type Response struct {
 
 // MarshalHeader encodes h for a store, in the form of RFC 9112 section 5: one
 // "Name: value" line for each value, ordered by name. It is what a client
-// would see: net/http trims values and replaces line breaks in the same way.
+// would see: net/http leaves names out that are none, trims values and replaces
+// line breaks in the same way.
 func MarshalHeader(h http.Header) []byte {
 	size := 0
 	var few [16]string
 	names := few[:0]
 	for name, values := range h {
+		if !isFieldName(name) {
+			continue
+		}
 		names = append(names, name)
 		for _, v := range values {
 			size += len(name) + len(": ") + len(v) + len("\r\n")
@@ -39,6 +43,18 @@ func MarshalHeader(h http.Header) []byte {
 		}
 	}
 	return b
+}
+
+// isFieldName reports whether s is a field's name (RFC 9110 section 5.1).
+func isFieldName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
 }
 
 var lineBreaks = strings.NewReplacer("\n", " ", "\r", " ")

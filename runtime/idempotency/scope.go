@@ -6,17 +6,24 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 )
 
 // Scope says who the caller is: a tenant, an account, a user. Records of one
 // scope are never visible to another. ctx carries what the authentication
 // middleware has put there; header is the request's own.
 //
-// An empty scope is answered 401 scope_missing, an error 500; neither is ever
-// shared between callers. The name must be stable over all attempts of a
+// A scope that is empty, not UTF-8 or holds a NUL byte is answered 401
+// scope_missing, an error 500; neither is ever shared between callers. The name must be stable over all attempts of a
 // request: a session id or an access token that is refreshed between attempts
 // makes two callers of one, and the retry runs again.
 type Scope func(ctx context.Context, header http.Header) (string, error)
+
+// validScope reports whether scope names a caller and every database can keep
+// it as text.
+func validScope(scope string) bool {
+	return scope != "" && utf8.ValidString(scope) && strings.IndexByte(scope, 0) < 0
+}
 
 // Unscoped puts all callers into one scope. It is for servers with a single
 // caller: with more, anyone who knows or guesses a key gets another caller's
