@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -122,7 +123,7 @@ func (s *starter) readGo() {
 			for _, c := range group.List {
 				text, ok := strings.CutPrefix(c.Text, "//go:generate ")
 				if ok && s.directive.file == "" && strings.Contains(text, "oapi-codegen") {
-					s.directive = directive{path, fset.Position(c.Pos()).Line, strings.Fields(text)}
+					s.directive = directive{path, fset.PositionFor(c.Pos(), false).Line, strings.Fields(text)}
 				}
 			}
 		}
@@ -273,7 +274,7 @@ func (s *starter) writeConfig(path string, doc *spec.Document, builtIn bool) {
 	if candidates := unmarked(doc); len(candidates) > 0 {
 		fmt.Fprintf(&b, "# Mark operations in the document with x-idempotent: true, or here:\n#operations:\n")
 		for _, name := range candidates {
-			fmt.Fprintf(&b, "#  %s: true\n", tree.Quote(name))
+			fmt.Fprintf(&b, "#  %q: true\n", name)
 		}
 	}
 	s.add(path, b.Bytes(), "the config of idemgen, for "+diag.FileName(s.document))
@@ -302,7 +303,7 @@ func (s *starter) relative(path string) string {
 	if strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("/._-", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	}) {
-		return tree.Quote(name)
+		return strconv.Quote(name)
 	}
 	return name
 }

@@ -49,6 +49,21 @@ func TestInitEmptyModule(t *testing.T) {
 	}
 }
 
+// The path of the document is written so that YAML reads it as it is.
+func TestInitQuotesPaths(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name := "payments # 'v1' " + strings.Repeat("long ", 20) + ".yaml"
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "spec/"+name, document)
+	if _, stderr, code := idemgen("init", "-spec", filepath.Join(dir, "spec", name), dir); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if stdout, stderr, code := idemgen("-config", configOf(dir)); code != exitDone {
+		t.Errorf("generate after init: exit %d\n%s%s", code, stdout, stderr)
+	}
+}
+
 // A package that runs oapi-codegen with go generate keeps doing so, and
 // idemgen runs after it.
 func TestInitBesideDirective(t *testing.T) {
@@ -60,7 +75,7 @@ func TestInitBesideDirective(t *testing.T) {
 			write(t, dir, "go.mod", goMod)
 			write(t, dir, "spec/payments.yaml", document)
 			write(t, dir, "spec/other.yaml", document)
-			source := strings.ReplaceAll("package payments\n\n//go:generate go tool oapi-codegen -config cfg.yaml ../spec/payments.yaml\n\nvar x int\n", "\n", end)
+			source := strings.ReplaceAll("package payments\n\n//line payments.y:900\n//go:generate go tool oapi-codegen -config cfg.yaml ../spec/payments.yaml\n\nvar x int\n", "\n", end)
 			write(t, dir, "payments/tools.go", source)
 			pkg := filepath.Join(dir, "payments")
 			if _, stderr, code := idemgen("init", pkg); code != exitDone {
