@@ -1,0 +1,77 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// A plain transaction records nothing and tells what became of it.
+func TestTransact(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	p := newProxy(t, dsn)
+	pool := newPool(t, dsn)
+	s := newStore(t, newPool(t, p.dsn))
+	for range 2 {
+		if resp, err := s.Transact(t.Context(), pay("k")); err != nil || resp.Status != 201 {
+			t.Errorf("%+v, %v", resp, err)
+		}
+	}
+	if n := effects(t, pool, "k"); n != 2 {
+		t.Errorf("%d effects, want one for each call", n)
+	}
+	for name, c := range map[string]struct {
+		before func()
+		work   misuse
+		want   error
+	}{
+		"Conflict":   {func() {}, func(ctx context.Context, tx pgx.Tx) error { return lose(ctx, tx, "40001") }, idempotency.ErrUnavailable},
+		"LostBegin":  {func() { p.on("begin", cut) }, func(context.Context, pgx.Tx) error { t.Error("work ran"); return nil }, idempotency.ErrUnavailable},
+		"LostCommit": {func() { p.on("commit", cut) }, func(context.Context, pgx.Tx) error { return nil }, idempotency.ErrOutcomeUnknown},
+	} {
+		c.before()
+		if _, err := s.Transact(t.Context(), answering(name, c.work)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if n := effects(t, pool, name); n != 0 {
+			t.Errorf("%s: %d effects", name, n)
+		}
+	}
+}
+
+// Prepared statements that got lost, in the handler or between two requests,
+// cost time and nothing else.
+//
+// Covers STO-15.
+func TestLostPreparedStatements(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t), func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	s := newStore(t, pool)
+	execute(t, s, "1", "2", "3") // prepares
+	runs := 0
+	_, err := s.Execute(t.Context(), request("k", "a"), answering("k", func(ctx context.Context, tx pgx.Tx) error {
+		runs++
+		_, err := tx.Exec(ctx, "deallocate all")
+		return err
+	}))
+	if err != nil || runs != 2 {
+		t.Errorf("lost in the handler: %d runs, %v", runs, err)
+	}
+	pool.Reset()
+	execute(t, s, "4", "5", "6")
+	if _, err := pool.Exec(t.Context(), "discard all"); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s, "7", "7")
+	for _, key := range []string{"k", "7"} {
+		if n := effects(t, pool, key); n != 1 {
+			t.Errorf("%d effects %q", n, key)
+		}
+	}
+}
