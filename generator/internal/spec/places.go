@@ -18,7 +18,15 @@ func (l *loader) checkPlaces() {
 		}
 		if item, problem := l.refs.resolve(path.Value); problem == nil && item.File() != l.root.File() {
 			l.walkPlaces(item, []string{"paths", path.Name}, false)
+			l.refuseDefaults(item.File().Root())
 		}
+	}
+}
+
+// refuseDefaults refuses defaults in v, which is not the document's root.
+func (l *loader) refuseDefaults(v tree.Value) {
+	if f := v.Field(l.opts.Marker + "-defaults"); f.Value.Exists() {
+		l.errorf(f.Key.Pos(), "marker-place", "%s belongs at the root of %s", f.Name, l.root.File().Name)
 	}
 }
 
@@ -61,7 +69,7 @@ func (l *loader) checkPlace(owner tree.Value, f tree.Field, path []string) {
 		return
 	case defaults:
 		if len(path) > 0 {
-			l.errorf(f.Key.Pos(), "marker-place", "%s belongs at the document's root", f.Name)
+			l.refuseDefaults(owner)
 		}
 		return
 	}
