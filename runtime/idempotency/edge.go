@@ -178,8 +178,11 @@ func readAll(body io.Reader, limit, length int64) ([]byte, error) {
 }
 
 func isMaxBytes(err error) bool {
+	if err == nil { // as it nearly always is; errors.As needs memory
+		return false
+	}
 	var tooLarge *http.MaxBytesError
-	return err != nil && errors.As(err, &tooLarge)
+	return errors.As(err, &tooLarge)
 }
 
 // Run claims the key of the attempt that ServeHTTP has put into ctx, runs work

@@ -68,7 +68,7 @@ func execute(query string) func(context.Context, *sql.Tx) error {
 // busy is the error of a driver that tells SQLite's code by a method.
 type busy struct{ code int }
 
-func (e busy) Error() string { return fmt.Sprintf("SQLite code %d", e.code) }
+func (e busy) Error() string { return fmt.Sprintf("database is locked (%d)", e.code) }
 func (e busy) Code() int     { return e.code }
 
 // TestConformance runs the suite on real files, in the ways a pool can be set

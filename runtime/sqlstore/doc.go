@@ -14,6 +14,10 @@
 // transaction that they are in, and writes to attached databases, whose commit
 // is not atomic with the main one's in WAL mode.
 //
+// Work returns the errors of its statements. After some, such as a full disk,
+// SQLite has rolled the transaction back by itself: work that goes on gets no
+// answer stored, but what it writes from then on is committed on its own.
+//
 // # SQLite
 //
 // Create the table with [Migrate], or put the statements of [Schema] into a

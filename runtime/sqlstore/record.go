@@ -52,6 +52,9 @@ func (r *record) answer(req idempotency.Request) (idempotency.Result, error) {
 }
 
 func (r *record) response() (idempotency.Response, error) {
+	if r.status < 200 || r.status > 999 {
+		return idempotency.Response{}, fmt.Errorf("sqlstore: stored status %d is damaged", r.status)
+	}
 	h, err := idempotency.UnmarshalHeader(r.header)
 	if err != nil {
 		return idempotency.Response{}, err

@@ -44,12 +44,18 @@ func (sqlite) statements(table string) statements {
 
 // conflict recognises SQLITE_BUSY (5) and SQLITE_LOCKED (6), with or without
 // an extended code in the higher bytes, where the driver's error tells its
-// code, and their messages where it does not.
+// code, and their messages where it does not. A code alone is not enough: a
+// handler's own error can have one that means something else.
 func (sqlite) conflict(err error) bool {
-	var coded interface{ Code() int }
+	var coded interface {
+		error
+		Code() int
+	}
 	if errors.As(err, &coded) {
 		primary := coded.Code() & 0xff
-		return primary == 5 || primary == 6
+		if (primary == 5 || primary == 6) && strings.Contains(coded.Error(), "locked") {
+			return true
+		}
 	}
 	text := err.Error()
 	return strings.HasSuffix(text, "database is locked") || strings.Contains(text, "database table is locked")

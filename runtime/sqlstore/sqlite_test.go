@@ -9,8 +9,14 @@ import (
 // coded is an error of a driver that tells SQLite's code by a method.
 type coded int
 
-func (c coded) Error() string { return "an error of SQLite" }
+func (c coded) Error() string { return fmt.Sprintf("database is locked (%d)", int(c)) }
 func (c coded) Code() int     { return int(c) }
+
+// declined is a handler's own error, with a code that means something else.
+type declined struct{}
+
+func (declined) Error() string { return "insufficient funds" }
+func (declined) Code() int     { return 5 }
 
 // A lost turn is recognised by its code, and by its message where the driver
 // keeps the code to itself.
@@ -32,6 +38,7 @@ func TestSQLiteConflict(t *testing.T) {
 		{errors.New("database is locked"), true},
 		{fmt.Errorf("debit: %w", errors.New("database is locked")), true},
 		{errors.New("database table is locked: effects"), true},
+		{declined{}, false},
 		{errors.New("UNIQUE constraint failed: effects.id"), false},
 		{errors.New("the wallet's database is locked by its owner"), false},
 	} {

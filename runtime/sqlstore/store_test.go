@@ -320,14 +320,16 @@ func TestDamagedRecord(t *testing.T) {
 	if _, err := s.Execute(t.Context(), req, func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("first"), nil }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(`UPDATE idempotency_records SET header = x'00'`); err != nil {
-		t.Fatal(err)
-	}
-	if res, err := s.Execute(t.Context(), req, never(t)); err == nil {
-		t.Errorf("Execute: status %d, want an error", res.Status)
-	}
-	if _, err := s.Lookup(t.Context(), req.Identity); err == nil {
-		t.Error("Lookup: no error")
+	for _, damage := range []string{`header = x'00'`, `header = x'', status = 0`, `status = 1000`, `status = 'x'`} {
+		if _, err := db.Exec(`UPDATE idempotency_records SET ` + damage); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := s.Execute(t.Context(), req, never(t)); err == nil {
+			t.Errorf("%s: Execute: status %d, want an error", damage, res.Status)
+		}
+		if _, err := s.Lookup(t.Context(), req.Identity); err == nil {
+			t.Errorf("%s: Lookup: no error", damage)
+		}
 	}
 }
 
