@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/gosource"
 	"github.com/idemgen/idemgen/generator/internal/spec"
 	"github.com/idemgen/idemgen/generator/internal/tree"
 )
@@ -141,6 +142,13 @@ func runOapiCodegen(c Config) (File, diag.List) {
 	if err != nil {
 		return File{}, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(c.Spec)}, "oapi-codegen",
 			"oapi-codegen cannot generate from this document: %s", diag.OneLine(err))}
+	}
+	// oapi-codegen looks for packages from the working directory, so that what
+	// it finds elsewhere than in the module may be nothing.
+	if missing := gosource.MissingImports([]byte(code)); len(missing) > 0 {
+		return File{}, diag.List{diag.Errorf(c.oapiPos, "oapi-codegen",
+			"oapi-codegen has found no import for %s; run idemgen in the directory of the package, or write x-go-type-import with a name and a path",
+			strings.Join(missing, ", "))}
 	}
 	header := anyOapiHeader.FindStringIndex(code)
 	if header == nil {

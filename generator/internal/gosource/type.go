@@ -2,8 +2,10 @@ package gosource
 
 import (
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -99,6 +101,33 @@ func importsOf(f *ast.File) map[string]Import {
 		imports[imp.Name] = imp
 	}
 	return imports
+}
+
+// MissingImports returns the packages that a file refers to and does not
+// import, by the names that it has for them; none if the file does not parse.
+func MissingImports(src []byte) []string {
+	f, err := parser.ParseFile(token.NewFileSet(), "", src, 0)
+	if err != nil {
+		return nil
+	}
+	imports := importsOf(f)
+	missing := make(map[*ast.Ident]bool)
+	for _, ident := range f.Unresolved {
+		if _, ok := imports[ident.Name]; !ok {
+			missing[ident] = true
+		}
+	}
+	var names []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok && missing[x] {
+				names = append(names, x.Name)
+			}
+		}
+		return true
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // assumedName is the package name that an import path suggests. Generated
