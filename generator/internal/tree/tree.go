@@ -134,13 +134,14 @@ func (v Value) Bool() (value, ok bool) {
 	}
 }
 
-// Int returns the value of a decimal integer.
+// Int returns the value of a decimal integer. With a sign or zeros before it,
+// it is none: 010 is 8 for some readers.
 func (v Value) Int() (int, bool) {
 	if !v.scalar("!!int") {
 		return 0, false
 	}
 	n, err := strconv.Atoi(v.node.Value)
-	return n, err == nil
+	return n, err == nil && strconv.Itoa(n) == v.node.Value
 }
 
 // Text returns a scalar as it is written, whatever its type.

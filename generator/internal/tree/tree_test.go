@@ -57,6 +57,11 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%q: Bool is %v", text, ok)
 		}
 	}
+	for _, text := range []string{"010", "+10", "0x10", "1_0", "1.0"} {
+		if n, ok := valid(t, "a.yaml", "x: "+text+"\n").Get("x").Int(); ok {
+			t.Errorf("Int of %s: %d", text, n)
+		}
+	}
 	if n, ok := valid(t, "a.json", `{"x": 36}`).Get("x").Int(); n != 36 || !ok {
 		t.Errorf("Int of 36: %d %v", n, ok)
 	}
