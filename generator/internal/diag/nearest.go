@@ -6,13 +6,15 @@ import "strings"
 // "": at most two letters differ, letter case aside, and no more than a third
 // of them.
 func Nearest(name string, candidates []string) string {
+	letters := []rune(strings.ToLower(name))
 	best, bestDistance := "", 3
 	for _, candidate := range candidates {
-		if len(candidate)-len(name) > 2 || len(name)-len(candidate) > 2 {
+		wanted := []rune(strings.ToLower(candidate))
+		if len(wanted)-len(letters) > 2 || len(letters)-len(wanted) > 2 {
 			continue
 		}
-		d := distance(strings.ToLower(name), strings.ToLower(candidate))
-		if d < bestDistance && d*3 <= len(candidate) {
+		d := distance(letters, wanted)
+		if d < bestDistance && d*3 <= len(wanted) {
 			best, bestDistance = candidate, d
 		}
 	}
@@ -21,7 +23,7 @@ func Nearest(name string, candidates []string) string {
 
 // distance is the number of single letters to add, drop, change or swap with
 // their neighbour to get from a to b.
-func distance(a, b string) int {
+func distance(a, b []rune) int {
 	above := make([]int, len(b)+1)
 	row := make([]int, len(b)+1)
 	next := make([]int, len(b)+1)

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
@@ -83,7 +84,7 @@ func (l *loader) checkPlace(owner tree.Value, f tree.Field, path []string) {
 	}
 	for _, name := range []string{f.Name, "x-" + f.Name} {
 		if near := diag.Nearest(name, []string{l.opts.Marker, defaults}); near != "" {
-			l.errorf(f.Key.Pos(), "marker-misspelt", "did you mean %s? %s marks nothing", near, tree.Quote(f.Name))
+			l.errorf(f.Key.Pos(), "marker-misspelt", "did you mean %s? %s marks nothing", near, strconv.QuoteToASCII(f.Name))
 			return
 		}
 	}
