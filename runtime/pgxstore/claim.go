@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,7 +18,8 @@ type attempt struct {
 	conn *pgxpool.Conn
 	pc   *pgconn.PgConn
 
-	held     bool    // the claim is ours, unless a live record is there
+	held     bool    // the claim is ours
+	seen     bool    // no claim was made because a live record is there
 	began    [8]byte // now() in the transaction, as the server sent it
 	readOnly bool
 	record   *record // what was found, live or expired
@@ -67,8 +69,9 @@ func (a *attempt) finishBy() time.Time { return time.Now().Add(a.cfg.finishTimeo
 
 // claim begins a transaction, tries to take the claim of id and reads its
 // record: one round trip. It does not judge what it finds. Where advisory
-// locks work, the claim is such a lock; elsewhere it is a row that nobody else
-// can see yet, for which a second claim waits a moment.
+// locks work, the claim is such a lock, which is not asked for if there is a
+// live record; elsewhere it is a row that nobody else can see yet, for which a
+// second claim waits a moment.
 //
 // The record is read by a statement of its own: one that took the lock and
 // read in one go could miss a record committed in between.
@@ -80,7 +83,7 @@ func (a *attempt) claim(deadline time.Time, id idempotency.Identity) error {
 		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
 			a.sql.hold.with(hash[:]), a.sql.reserve.with(hash[:]), a.sql.restore.with(), row)
 	} else {
-		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enter.with(encodeInt8(lock^a.space)).into(a.entered), row)
+		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enter.with(encodeInt8(lock^a.space), hash[:]).into(a.entered), row)
 	}
 	switch {
 	case state(err) == stateLockTimeout:
@@ -90,18 +93,24 @@ func (a *attempt) claim(deadline time.Time, id idempotency.Identity) error {
 		return &conflict{err}
 	case err != nil:
 		return unavailable("the key could not be claimed", err)
+	case a.seen && !a.live():
+		return &conflict{errVanished}
 	case a.readOnly:
 		return unavailable("the database takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary", nil)
 	}
 	return nil
 }
 
+// errVanished says that a record was released or swept while it was claimed.
+var errVanished = errors.New("the record was deleted at this moment")
+
 // entered takes the row of an enter statement.
 func (a *attempt) entered(v [][]byte) error {
-	if len(v) < 4 || len(v[0]) != 1 || len(v[1]) != 8 || len(v[2]) != 1 || len(v[3]) != 4 {
+	if len(v) < 4 || len(v[0]) > 1 || len(v[1]) != 8 || len(v[2]) != 1 || len(v[3]) != 4 {
 		return errProtocol
 	}
-	a.held = v[0][0] == 1
+	a.seen = len(v[0]) == 0 // null
+	a.held = !a.seen && v[0][0] == 1
 	copy(a.began[:], v[1])
 	a.readOnly = v[2][0] == 1
 	sessionOf(a.pc).met(a.pc, decodeUint4(v[3]))

@@ -21,7 +21,7 @@
 //
 // A first request makes the round trips of its bare transaction and no more:
 //
-//	BEGIN; pg_try_advisory_xact_lock; SELECT the record     one round trip
+//	BEGIN; try the lock; SELECT the record                  one round trip
 //	the handler's statements
 //	INSERT the finished record; COMMIT                      one round trip
 //
@@ -30,7 +30,8 @@
 // expired. A replay is answered after the first round trip; its ROLLBACK
 // follows in the background, on the connection that the replay still holds, so
 // there are never more of them than the pool has connections, and closing the
-// pool waits for them. No record and no lock means in flight.
+// pool waits for them. A replay never takes the lock. No live record and no
+// lock means in flight.
 //
 // When the connection is lost in COMMIT, the store claims the key again on
 // another one. The lost transaction holds the lock to its end, so a record

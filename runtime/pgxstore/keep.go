@@ -37,46 +37,30 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	}, nil
 }
 
-// A replay holds its claim for a moment after it is answered, so Release asks
-// again before it calls a claim on a live record held.
-const (
-	releaseTries = 20
-	releasePause = 10 * time.Millisecond
-)
-
 // Release implements [idempotency.Keeper].
 func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
-	for range releaseTries {
-		a, err := s.claimed(ctx, id)
-		if err != nil {
-			return err
-		}
-		switch {
-		case a.held:
-			return a.remove(id)
-		case !a.live():
-			a.rollback()
-			return idempotency.ErrInFlight
-		}
-		a.rollback()
-		if err := sleep(ctx, releasePause); err != nil {
-			return unavailable("the release was cancelled", err)
-		}
+	a, err := s.claimed(ctx, id)
+	if err != nil {
+		return err
 	}
-	return idempotency.ErrInFlight
-}
-
-// remove deletes the record that the claim has found, and commits.
-func (a *attempt) remove(id idempotency.Identity) error {
-	if r := a.record; r == nil || r.placeholder() || r.Identity != id {
-		a.rollback()
+	defer a.rollback()
+	switch r := a.record; {
+	case !a.held && !a.live():
+		return idempotency.ErrInFlight
+	case r == nil, r.placeholder(), r.Identity != id:
 		return idempotency.ErrNotFound
 	}
+	deleted := false
 	hash := id.ID()
-	_, _, err := pipeline(a.pc, a.finishBy(), a.sql.release.with(hash[:]), a.sql.commit.with())
-	a.rollback()
+	_, _, err = pipeline(a.pc, a.finishBy(), s.sql.release.with(hash[:]).into(func([][]byte) error {
+		deleted = true
+		return nil
+	}), s.sql.commit.with())
 	if err != nil {
 		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
+	}
+	if !deleted {
+		return idempotency.ErrNotFound // another release was first
 	}
 	return nil
 }

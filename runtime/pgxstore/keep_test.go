@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,19 +112,94 @@ func TestIndexesAreUsed(t *testing.T) {
 	}
 }
 
-// Release of a replayed record waits for the replay to let go of its claim.
-func TestReleaseAfterReplay(t *testing.T) {
+// A replay holds nothing beyond its answer: what comes next finds the key as
+// it would without the replay.
+func TestReplayHoldsNoClaim(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	p := newProxy(t, dsn)
+	pool := newPool(t, dsn)
+	s, replaying := newStore(t, pool), newStore(t, newPool(t, p.dsn))
+	for i, next := range []func() error{
+		func() error { return s.Release(t.Context(), request("k", "a").Identity) },
+		func() error { _, err := pool.Exec(t.Context(), expire); return err },
+	} {
+		execute(t, s, "k")
+		rollback := p.on("rollback", blackhole) // the replay's connection stays as it is
+		execute(t, replaying, "k")
+		<-rollback
+		if err := next(); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err != nil || res.Replayed {
+			t.Errorf("%d: %+v, %v", i, res, err)
+		}
+		if n := effects(t, pool, "k"); n != i+2 {
+			t.Errorf("%d: %d effects, want %d", i, n, i+2)
+		}
+	}
+	p.stop()
+}
+
+// A record that is deleted between the two statements of a claim leaves the
+// claim without a lock: it is made again before work runs.
+//
+// Covers CON-14.
+func TestRecordVanishesDuringClaim(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	p := newProxy(t, dsn)
+	pool := newPool(t, dsn)
+	s := newStore(t, newPool(t, p.dsn))
+	execute(t, s, "k")
+	p.before("select scope", func() {
+		for waiting := 0; waiting == 0; { // until the first statement has been carried out
+			err := pool.QueryRow(t.Context(), `select count(*) from pg_stat_activity where datname = current_database()
+				and query like 'select case%' and wait_event = 'ClientRead'`).Scan(&waiting)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		if _, err := pool.Exec(t.Context(), "delete from idempotency_records"); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err := s.Execute(t.Context(), request("k", "a"), answering("k", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := newStore(t, pool).Execute(ctx, request("k", "a"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
+			t.Errorf("beside it: %v", err)
+		}
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := effects(t, pool, "k"); n != 2 {
+		t.Errorf("%d effects, want one before and one after the deletion", n)
+	}
+}
+
+// Releases at the same time delete a record once.
+func TestReleaseTogether(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDatabase(t))
 	s := newStore(t, pool)
-	for range 20 {
-		execute(t, s, "k", "k")
-		if err := s.Release(t.Context(), request("k", "a").Identity); err != nil {
-			t.Fatal(err)
-		}
+	execute(t, s, "k")
+	var released atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			switch err := s.Release(t.Context(), request("k", "a").Identity); {
+			case err == nil:
+				released.Add(1)
+			case !errors.Is(err, idempotency.ErrNotFound):
+				t.Error(err)
+			}
+		})
 	}
-	if n := effects(t, pool, "k"); n != 20 {
-		t.Errorf("%d effects, want 20", n)
+	wg.Wait()
+	if n := released.Load(); n != 1 {
+		t.Errorf("%d releases, want 1", n)
 	}
 }
 

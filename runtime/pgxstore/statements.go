@@ -14,7 +14,7 @@ type statements struct {
 
 	// enter returns one row: whether the claim is held, now(), whether the
 	// transaction is read-only, and the server process. It also sets limits.
-	enter       *statement // takes the advisory lock $1
+	enter       *statement // takes the advisory lock $1, or returns null if the record $2 is live
 	enterPlain  *statement // takes no lock
 	enterInsert *statement // takes no lock, and shortens lock_timeout
 
@@ -26,7 +26,7 @@ type statements struct {
 	remove *statement // deletes the record $1 if it is expired
 	insert *statement // inserts a finished record
 
-	release *statement // deletes the record $1
+	release *statement // deletes the record $1 and returns a row if it was there
 
 	sweepBegin *statement
 	sweepLock  *statement // takes the advisory lock $1
@@ -48,10 +48,16 @@ func newStatements(cfg *config) *statements {
 	}
 	const columns = "scope, operation, key, fingerprint, status, header, body, created_at, expires_at"
 	s := &statements{
-		begin:      &statement{sql: "begin isolation level " + string(cfg.isolation)},
-		commit:     &statement{sql: "commit"},
-		rollback:   &statement{sql: "rollback"},
-		enter:      &statement{sql: "select pg_try_advisory_xact_lock($1), " + entered, oids: []uint32{pgtype.Int8OID}},
+		begin:    &statement{sql: "begin isolation level " + string(cfg.isolation)},
+		commit:   &statement{sql: "commit"},
+		rollback: &statement{sql: "rollback"},
+		// A replay takes no lock: it would hold it beyond its answer, and a
+		// request that comes then could not tell it from a claim.
+		enter: &statement{
+			sql: "select case when exists (select 1 from " + table + " where id = $2 and expires_at > now())" +
+				" then null else pg_try_advisory_xact_lock($1) end, " + entered,
+			oids: []uint32{pgtype.Int8OID, pgtype.UUIDOID},
+		},
 		enterPlain: &statement{sql: "select true, " + entered},
 		enterInsert: &statement{sql: "select true, " + entered +
 			", set_config('idemgen.lock_timeout', current_setting('lock_timeout'), true)" +
@@ -86,7 +92,7 @@ func newStatements(cfg *config) *statements {
 			},
 		},
 		release: &statement{
-			sql:  "delete from " + table + " where id = $1",
+			sql:  "delete from " + table + " where id = $1 returning 1",
 			oids: []uint32{pgtype.UUIDOID},
 		},
 		sweepBegin: &statement{sql: "begin isolation level read committed"},
