@@ -28,7 +28,7 @@ help: ## Say what each target does
 
 .PHONY: demo
 demo: ## Pay 50 times from 16 clients, kill the server meanwhile, and count the payments (needs only Go)
-	@go run ./examples/payments/demo
+	@go generate ./examples/payments/... && go run ./examples/payments/demo
 
 .PHONY: test
 test: check-format vet lint fresh standalone fuzz unit ## Everything that CI runs: the checks below and all tests

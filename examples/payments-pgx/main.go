@@ -28,18 +28,18 @@ import (
 var schema string
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	addr := flag.String("addr", "127.0.0.1:8080", "address to serve on")
 	work := flag.Duration("work", 0, "how long a payment takes, to see what happens meanwhile")
 	flag.Parse()
-	if err := run(ctx, *addr, os.Getenv("DATABASE_URL"), *work); err != nil {
+	if err := run(*addr, os.Getenv("DATABASE_URL"), *work); err != nil {
 		fmt.Fprintln(os.Stderr, "payments-pgx:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, addr, dsn string, work time.Duration) error {
+func run(addr, dsn string, work time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if dsn == "" {
 		return errors.New("DATABASE_URL is not set; set it to postgres://user@host:port/database")
 	}

@@ -27,19 +27,19 @@ import (
 var schema string
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	addr := flag.String("addr", "127.0.0.1:8080", "address to serve on")
 	file := flag.String("db", "payments.db", "SQLite file, made if missing")
 	work := flag.Duration("work", 0, "how long a payment takes, to see what happens meanwhile")
 	flag.Parse()
-	if err := run(ctx, *addr, *file, *work); err != nil {
+	if err := run(*addr, *file, *work); err != nil {
 		fmt.Fprintln(os.Stderr, "payments:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, addr, file string, work time.Duration) error {
+func run(addr, file string, work time.Duration) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	writer, reader, err := open(file)
 	if err != nil {
 		return err

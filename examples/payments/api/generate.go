@@ -1,4 +1,4 @@
-// Package api holds what oapi-codegen and idemgen make of openapi.yaml.
 package api
 
+// idemgen.yaml says what is generated, from ../openapi.yaml.
 //go:generate go run github.com/idemgen/idemgen/cmd/idemgen

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,8 +21,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"database/sql"
-
 	_ "modernc.org/sqlite"
 )
 
@@ -35,15 +34,15 @@ const (
 func main() {
 	server := flag.String("server", "./examples/payments", "package of the server")
 	flag.Parse()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	if err := run(ctx, *server); err != nil {
+	if err := run(*server); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, pkg string) error {
+func run(pkg string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
 	dir, err := os.MkdirTemp("", "idemgen-demo-")
 	if err != nil {
 		return err
@@ -137,9 +136,11 @@ func (s *server) start(ctx context.Context) error {
 	}
 }
 
+// kill ends the process with SIGKILL, if it has not ended yet.
 func (s *server) kill() {
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
+	if err := s.cmd.Process.Kill(); err == nil {
+		_, _ = s.cmd.Process.Wait() // it was killed: its state tells nothing
+	}
 }
 
 // counts is what the clients saw.
@@ -246,8 +247,10 @@ func (c *counts) print(before, after state) {
 	fmt.Fprintf(w, "payments in the database\t%d\t\n", after.payments)
 	fmt.Fprintf(w, "alice\t%d -> %d\t\n", before.alice, after.alice)
 	fmt.Fprintf(w, "bob\t%d -> %d\t\n", before.bob, after.bob)
-	w.Flush()
-	fmt.Println()
+	fmt.Fprintln(w)
+	if err := w.Flush(); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+	}
 }
 
 // check says what is wrong, or nil.
