@@ -1,0 +1,63 @@
+package idempotency_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// A retry that asks for another representation gets the stored one: what the
+// document does not name does not count, and nothing runs again.
+// Covers RSP-18.
+func TestRetryAsksForAnotherRepresentation(t *testing.T) {
+	t.Parallel()
+	s := serve(t, payOperation, answers(201, `{"id":1}`, "Content-Type", "application/json"))
+	s.send(t, `{}`, "Accept", "application/json")
+	r := s.send(t, `{}`, "Accept", "text/csv")
+	if r.status != 201 || r.body != `{"id":1}` || r.header.Get("Content-Type") != "application/json" || r.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%+v", r)
+	}
+	if n := s.runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// Trailers are not part of an answer: neither the first caller nor a replay
+// gets one, so the two do not differ.
+// Covers CTX-10.
+func TestTrailersAreNotSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t, payOperation, func(context.Context, *idempotency.Call) (idempotency.Visit, error) {
+		return func(w http.ResponseWriter) error {
+			w.Header().Set("Trailer", "X-Sum")
+			w.WriteHeader(201)
+			_, err := io.WriteString(w, "body")
+			w.Header().Set("X-Sum", "9")
+			w.Header().Set(http.TrailerPrefix+"X-Other", "9")
+			return err
+		}, nil
+	})
+	for _, replayed := range []string{"", "true"} {
+		req, err := http.NewRequest("POST", s.URL+"/pay", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Api-Key", "alice")
+		req.Header.Set("Idempotency-Key", "k1")
+		resp, err := s.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || string(body) != "body" || resp.Header.Get("Idempotent-Replayed") != replayed {
+			t.Errorf("%q %v %v", body, resp.Header, err)
+		}
+		if resp.Header.Get("X-Sum") != "" || resp.Trailer.Get("X-Sum") != "" || resp.Trailer.Get("X-Other") != "" {
+			t.Errorf("a trailer was sent: %v %v", resp.Header, resp.Trailer)
+		}
+	}
+}
