@@ -69,8 +69,17 @@ func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operati
 	// What next refuses by itself, such as a body that does not decode, never
 	// reaches Run.
 	call.report(OutcomeInvalid, nil)
+	returned := false
+	defer func() {
+		if !returned { // the panic goes on; it is only noted here
+			call.report(OutcomeReleased, errPanicked)
+		}
+	}()
 	next(w, call.request)
+	returned = true
 }
+
+var errPanicked = errors.New("idempotency: the handler panicked, or its goroutine ended")
 
 // admit reads from the request what Run needs, or says why it is refused.
 func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
@@ -255,7 +264,7 @@ func (e *Edge[Tx]) execute(ctx context.Context, call *Call, work Work[Tx]) (Resu
 		call:        call,
 	}
 	result, err := e.store.Execute(ctx, req, work)
-	if call.op.WaitUpTo > 0 && errors.Is(err, ErrInFlight) {
+	if call.op.WaitUpTo > 0 && isInFlight(err) {
 		return e.wait(ctx, req, call.op.WaitUpTo, work, err)
 	}
 	return result, err
@@ -282,10 +291,17 @@ func (e *Edge[Tx]) wait(ctx context.Context, req Request, upTo time.Duration, wo
 		case <-timer.C:
 		}
 		result, err := e.store.Execute(ctx, req, work)
-		if !errors.Is(err, ErrInFlight) {
+		if !isInFlight(err) {
 			return result, err
 		}
 	}
+}
+
+// isInFlight reports whether the store says that another attempt is running;
+// a handler may have its own reasons to return such an error.
+func isInFlight(err error) bool {
+	_, own := err.(*handlerError)
+	return !own && errors.Is(err, ErrInFlight)
 }
 
 // attempt is the work that Run gives to the store: it captures the handler's
@@ -315,10 +331,14 @@ func (a *attempt[Tx]) run(ctx context.Context, tx Tx) (Response, error) {
 		a.failed = &handlerError{err}
 		return Response{}, a.failed
 	}
-	a.rec = recorder{limit: a.options.responseLimit}
-	if visit != nil {
-		err = visit(&a.rec)
+	if visit == nil {
+		// Upstream sends an empty 200. Kept for the retention, that would be a
+		// slip of the handler made permanent.
+		a.failed = &handlerError{fmt.Errorf("idempotency: the handler of %s returned neither an answer nor an error; nothing was kept", a.call.op.ID)}
+		return Response{}, a.failed
 	}
+	a.rec = recorder{limit: a.options.responseLimit}
+	err = visit(&a.rec)
 	if a.rec.overflow {
 		return Response{}, &Error{Code: CodeResponseTooLarge, Detail: fmt.Sprintf("the answer has more than %d bytes; nothing was kept", a.rec.limit)}
 	}

@@ -500,7 +500,9 @@ func TestOddAnswers(t *testing.T) {
 	}{
 		{"204", answers(204, ""), 204, ""},
 		{"empty 200", answers(200, ""), 200, ""},
-		{"nothing written", func(context.Context, *idempotency.Call) (idempotency.Visit, error) { return nil, nil }, 200, ""},
+		{"nothing written", func(context.Context, *idempotency.Call) (idempotency.Visit, error) {
+			return func(http.ResponseWriter) error { return nil }, nil
+		}, 200, ""},
 		{"binary", answers(201, binary, "Content-Type", "application/pdf"), 201, binary},
 		{"interim", func(context.Context, *idempotency.Call) (idempotency.Visit, error) {
 			return func(w http.ResponseWriter) error {

@@ -55,8 +55,8 @@ type Event struct {
 	Err       error // the refusal or the handler's error, nil otherwise
 }
 
-// Observer is told of every request to a marked operation, once, after its
-// answer is written. It runs on the request's goroutine and must not block.
+// Observer is told of every request to a marked operation whose parameters
+// oapi-codegen could bind, once, after its answer is written. It runs on the request's goroutine and must not block.
 type Observer func(ctx context.Context, e Event)
 
 func both(a, b Observer) Observer {
@@ -66,18 +66,17 @@ func both(a, b Observer) Observer {
 	}
 }
 
-// LogTo returns an [Observer] that writes one record for each request:
-// unavailable and outcome_unknown as errors, refusals and rollbacks as
-// warnings, the rest at level info. Of the key only its record's id appears,
+// LogTo returns an [Observer] that writes one record for each request: failed
+// handlers, unavailable and outcome_unknown as errors, refusals and released
+// answers as warnings, the rest at level info. Of the key only its record's id appears,
 // the hexadecimal primary key of the stored row.
 func LogTo(logger *slog.Logger) Observer {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelInfo
-		switch e.Outcome {
-		case OutcomeUnavailable, OutcomeOutcomeUnknown:
+		switch {
+		case e.Outcome == OutcomeUnavailable, e.Outcome == OutcomeOutcomeUnknown, e.Outcome == OutcomeReleased && e.Err != nil:
 			level = slog.LevelError
-		case OutcomeExecuted, OutcomeReplayed, OutcomeUnprotected, OutcomeInFlight:
-		default:
+		case e.Outcome == OutcomeMismatch, e.Outcome == OutcomeExpired, e.Outcome == OutcomeInvalid, e.Outcome == OutcomeReleased:
 			level = slog.LevelWarn
 		}
 		if !logger.Enabled(ctx, level) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -59,5 +61,69 @@ func TestTrailersAreNotSent(t *testing.T) {
 		if resp.Header.Get("X-Sum") != "" || resp.Trailer.Get("X-Sum") != "" || resp.Trailer.Get("X-Other") != "" {
 			t.Errorf("a trailer was sent: %v %v", resp.Header, resp.Trailer)
 		}
+	}
+}
+
+// A handler that returns neither an answer nor an error has slipped: nothing
+// is kept, and the server's own error handler says so.
+func TestNoAnswerIsNotStored(t *testing.T) {
+	t.Parallel()
+	slip := true
+	s := serve(t, payOperation, func(context.Context, *idempotency.Call) (idempotency.Visit, error) {
+		if slip {
+			slip = false
+			return nil, nil
+		}
+		return answers(201, "ok")(nil, nil)
+	})
+	if r := s.send(t, `{}`); r.status != http.StatusTeapot || !strings.Contains(r.body, "pay returned neither an answer nor an error") {
+		t.Errorf("%+v", r)
+	}
+	if o := s.outcome(t); o != idempotency.OutcomeReleased {
+		t.Errorf("outcome %s", o)
+	}
+	if r := s.send(t, `{}`); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A handler's own in-flight error, from a call that it makes itself, does not
+// make its request wait.
+// Covers CON-15.
+func TestHandlersOwnInFlightErrorDoesNotWait(t *testing.T) {
+	t.Parallel()
+	op := payOperation
+	op.WaitUpTo = time.Minute
+	s := serve(t, op, func(context.Context, *idempotency.Call) (idempotency.Visit, error) {
+		return nil, idempotency.ErrInFlight
+	})
+	if r := s.send(t, `{}`); r.status != http.StatusTeapot {
+		t.Errorf("%+v", r)
+	}
+	if n := s.runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// A panic is noted in the event, and logged as an error.
+func TestPanicIsReported(t *testing.T) {
+	t.Parallel()
+	s := serve(t, payOperation, func(context.Context, *idempotency.Call) (idempotency.Visit, error) {
+		panic(http.ErrAbortHandler)
+	})
+	req, err := http.NewRequest("POST", s.URL+"/pay", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", "alice")
+	req.Header["Idempotency-Key"] = []string{"k1"}
+	req.GetBody = nil
+	if resp, err := s.Client().Do(req); err == nil {
+		resp.Body.Close()
+		t.Errorf("answered %d", resp.StatusCode)
+	}
+	// net/http sends a keyed request again when its connection breaks.
+	if e := <-s.events; e.Outcome != idempotency.OutcomeReleased || e.Err == nil {
+		t.Errorf("%+v", e)
 	}
 }
