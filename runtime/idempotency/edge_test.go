@@ -906,7 +906,7 @@ func TestAbandonedHandler(t *testing.T) {
 			_, err := edge.Run(r.Context(), &payOperation, func(context.Context, struct{}, *idempotency.Call) (idempotency.Visit, error) {
 				close(entered)
 				<-finish
-				return nil, nil
+				return answers(201, "ok")(nil, nil)
 			})
 			finished <- err
 		}()
