@@ -18,7 +18,7 @@ import (
 // keeps another one out; for this it opens a connection beside the pool's.
 // Where the lock does not work, as behind some servers that only speak
 // PostgreSQL's protocol, the store claims by inserting a row instead. Errors
-// say what to do.
+// say what to do. All of it has 15 s.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {

@@ -245,7 +245,8 @@ func (t *tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDe
 
 // LargeObjects costs one more round trip: pgx makes the value only for a
 // transaction of its own, so one is made around an empty query. What goes
-// through it is not refused after work has returned.
+// through it is not guarded: it must end before work returns. Where a
+// statement would be refused, using the value panics.
 func (t *tx) LargeObjects() pgx.LargeObjects {
 	if err := t.start(); err != nil {
 		return pgx.LargeObjects{}
