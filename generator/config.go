@@ -81,7 +81,7 @@ func (r *configReader) read() {
 		tree.Member{Name: "package", Read: func(f tree.Field) { c.Package, packagePos = r.path(f), f.Value.Pos() }},
 		tree.Member{Name: "output", Read: func(f tree.Field) { output, outputPos = r.text(f), f.Value.Pos() }},
 		tree.Member{Name: "oapi-codegen", Read: r.oapiCodegen},
-		tree.Member{Name: "contract", Read: func(f tree.Field) {
+		tree.Member{Name: "contract", Unlisted: true, Read: func(f tree.Field) {
 			r.errorf(f.Key.Pos(), "unsupported", "this version of idemgen does not write a contract yet; remove this key")
 		}},
 		tree.Member{Name: "operations", Read: func(f tree.Field) {

@@ -50,10 +50,11 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		if m == nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		// contract is known and refused.
-		got := slices.DeleteFunc(strings.Split(m[1], ", "), func(s string) bool { return s == "contract" })
+		got := strings.Split(m[1], ", ")
 		slices.Sort(got)
-		if want := slices.Sorted(maps.Keys(test.want)); !slices.Equal(got, want) {
+		// Where one value is built there is nothing to choose, and no hint.
+		want := slices.DeleteFunc(slices.Sorted(maps.Keys(test.want)), func(s string) bool { return s == "in" || s == "mode" })
+		if !slices.Equal(got, want) {
 			t.Errorf("%s: the reader knows %v, the schema %v", what, got, want)
 		}
 	}

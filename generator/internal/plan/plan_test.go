@@ -37,7 +37,7 @@ func marked(line int, id, route string) spec.Operation {
 		Method: method, Path: path, OperationID: id, Pos: diag.Pos{File: "openapi.yaml", Line: line},
 		Policy: &spec.Policy{
 			Pos: diag.Pos{File: "openapi.yaml", Line: line + 1}, Required: true, Retention: time.Hour,
-			Key: spec.Key{In: spec.KeyInHeader, Name: "Idempotency-Key", MaxLength: 255},
+			Key: spec.Key{Name: "Idempotency-Key", MaxLength: 255},
 		},
 	}
 }

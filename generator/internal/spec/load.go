@@ -83,6 +83,10 @@ func (l *loader) errorf(pos diag.Pos, code, format string, args ...any) {
 	l.report(diag.Errorf(pos, code, format, args...))
 }
 
+func (l *loader) warnf(pos diag.Pos, code, format string, args ...any) {
+	l.report(diag.Warningf(pos, code, format, args...))
+}
+
 // entry is an operation on its way into the document.
 type entry struct {
 	Operation

@@ -16,14 +16,12 @@ type marker struct {
 	source Source
 
 	required    setting[bool]
-	keyIn       setting[KeyIn]
 	keyName     setting[string]
 	keyFormat   setting[KeyFormat]
 	keyMax      setting[int]
 	retention   setting[time.Duration]
 	fingerprint setting[fingerprint]
 	waitUpTo    setting[time.Duration]
-	lease       setting[time.Duration]
 	release     setting[[]int]
 	name        setting[string]
 }
@@ -48,8 +46,10 @@ type fingerprint struct {
 const (
 	maxRetention = 10 * 365 * 24 * time.Hour
 	maxWait      = 60 * time.Second
-	maxLease     = time.Hour
 	maxKeyLength = 255
+	uuidLength   = 36
+	// shortRetention is less than the time in which clients still retry.
+	shortRetention = time.Minute
 )
 
 // parseMarker reads a marker's value and reports all that is wrong with it.
@@ -112,14 +112,15 @@ func (l *loader) parseSettings(v tree.Value, m *marker, operation bool) {
 		tree.Member{Name: "key", Read: func(f tree.Field) { l.parseKey(f.Value, m) }},
 		tree.Member{Name: "retention", Read: func(f tree.Field) {
 			m.retention = l.duration(f.Value, "retention", maxRetention, "10 years (87600h)", m)
+			if m.retention.source != "" && m.retention.value < shortRetention {
+				l.warnf(f.Value.Pos(), "short-retention", "a retry that comes after %s happens again; clients retry for minutes and more, so keep answers for longer, such as 24h", m.retention.text)
+			}
 		}},
 		tree.Member{Name: "fingerprint", Read: func(f tree.Field) { l.parseFingerprint(f.Value, m) }},
 		tree.Member{Name: "inFlight", Read: func(f tree.Field) {
-			m.waitUpTo = l.choice(f.Value, "inFlight", "reject", "waitUpTo", maxWait, "60s", m)
+			m.waitUpTo = l.parseInFlight(f.Value, m)
 		}},
-		tree.Member{Name: "mode", Read: func(f tree.Field) {
-			m.lease = l.choice(f.Value, "mode", "transaction", "lease", maxLease, "1h", m)
-		}},
+		tree.Member{Name: "mode", Unlisted: true, Read: func(f tree.Field) { l.parseMode(f.Value) }},
 		tree.Member{Name: "release", Read: func(f tree.Field) { l.parseRelease(f.Value, m) }},
 		tree.Member{Name: "name", Read: name},
 	)
@@ -144,11 +145,12 @@ func (l *loader) parseRequired(v tree.Value, m *marker) {
 
 func (l *loader) parseKey(v tree.Value, m *marker) {
 	l.members(v, "key",
-		tree.Member{Name: "in", Read: func(f tree.Field) {
-			v := f.Value
-			if s, ok := l.oneOf(v, "key.in", "header", "body"); ok {
-				m.keyIn = set(m, v, KeyIn(s), s)
+		tree.Member{Name: "in", Unlisted: true, Read: func(f tree.Field) {
+			if s, _ := f.Value.Str(); s == "body" {
+				l.errorf(f.Value.Pos(), "unsupported", "this version of idemgen does not generate keys in the body yet; use a header")
+				return
 			}
+			l.oneOf(f.Value, "key.in", "header")
 		}},
 		tree.Member{Name: "name", Read: func(f tree.Field) {
 			v := f.Value
@@ -194,7 +196,11 @@ func (l *loader) oneOf(v tree.Value, what string, words ...string) (string, bool
 		}
 	}
 	last := len(words) - 1
-	l.errorf(v.Pos(), "wrong-value", "%s must be %s or %s, not %s%s", what, strings.Join(words[:last], ", "), words[last], got, hint)
+	all := words[last]
+	if last > 0 {
+		all = strings.Join(words[:last], ", ") + " or " + all
+	}
+	l.errorf(v.Pos(), "wrong-value", "%s must be %s, not %s%s", what, all, got, hint)
 	return "", false
 }
 
@@ -216,29 +222,38 @@ func (l *loader) duration(v tree.Value, what string, most time.Duration, mostTex
 	return setting[time.Duration]{}
 }
 
-// choice reads a setting that is a word or an object with one duration. The
-// word stands for 0.
-func (l *loader) choice(v tree.Value, what, word, key string, most time.Duration, mostText string, m *marker) setting[time.Duration] {
-	if s, ok := v.Str(); ok && s == word {
-		return set(m, v, time.Duration(0), word)
+// parseMode takes the one mode there is.
+func (l *loader) parseMode(v tree.Value) {
+	if v.Get("lease").Exists() {
+		l.errorf(v.Field("lease").Key.Pos(), "unsupported", "this version of idemgen does not generate mode lease yet; remove this setting")
+		return
+	}
+	l.oneOf(v, "mode", "transaction")
+}
+
+// parseInFlight reads how long a duplicate waits; reject stands for 0.
+func (l *loader) parseInFlight(v tree.Value, m *marker) setting[time.Duration] {
+	const want = "reject or {waitUpTo: DURATION}"
+	if s, ok := v.Str(); ok && s == "reject" {
+		return set(m, v, time.Duration(0), s)
 	}
 	if !v.IsMap() {
 		got := v.Kind()
 		if s, ok := v.Str(); ok {
 			got = tree.Quote(s)
 		}
-		l.errorf(v.Pos(), "wrong-value", "%s must be %s or {%s: DURATION}, not %s", what, word, key, got)
+		l.errorf(v.Pos(), "wrong-value", "inFlight must be %s, not %s", want, got)
 		return setting[time.Duration]{}
 	}
 	var d setting[time.Duration]
-	l.members(v, what, tree.Member{Name: key, Read: func(f tree.Field) {
-		d = l.duration(f.Value, what+"."+key, most, mostText, m)
+	l.members(v, "inFlight", tree.Member{Name: "waitUpTo", Read: func(f tree.Field) {
+		d = l.duration(f.Value, "inFlight.waitUpTo", maxWait, "60s", m)
 	}})
 	if len(v.Fields()) == 0 {
-		l.errorf(v.Pos(), "wrong-value", "%s is empty; write %s or {%s: DURATION}", what, word, key)
+		l.errorf(v.Pos(), "wrong-value", "inFlight is empty; write %s", want)
 	}
 	if d.source != "" {
-		d.text = key + " " + d.text
+		d.text = "waitUpTo " + d.text
 	}
 	return d
 }

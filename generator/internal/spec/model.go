@@ -90,8 +90,6 @@ type Policy struct {
 	// WaitUpTo is how long a duplicate waits for the first attempt; 0 rejects
 	// it at once.
 	WaitUpTo time.Duration
-	// Lease is 0 in transaction mode.
-	Lease time.Duration
 	// Release lists statuses as they are (429) and classes as their negated
 	// first digit (-5 for 5XX), which is how the runtime holds them.
 	Release []int
@@ -141,25 +139,15 @@ func (s Setting) Why() string {
 	return string(s.Source) + " at " + s.Pos.String()
 }
 
-// Key says where an operation's key is and which keys are valid.
+// Key says which header holds an operation's key and which keys are valid.
 type Key struct {
-	In        KeyIn
-	Name      string // of the header, or a JSON Pointer
+	Name      string // of the header
 	Format    KeyFormat
 	MaxLength int // in bytes, 1 to 255
 	// Declared is the header parameter that the document declares for the key,
 	// or nil. Its name may differ from Name in letter case.
 	Declared *Parameter
 }
-
-// KeyIn says which part of a request holds the key.
-type KeyIn string
-
-// The parts.
-const (
-	KeyInHeader KeyIn = "header"
-	KeyInBody   KeyIn = "body"
-)
 
 // KeyFormat is the form that keys must have.
 type KeyFormat string

@@ -14,14 +14,12 @@ import (
 var builtIn = marker{
 	source:      FromBuiltIn,
 	required:    setting[bool]{value: true, text: "true", source: FromBuiltIn},
-	keyIn:       setting[KeyIn]{value: KeyInHeader, text: "header", source: FromBuiltIn},
 	keyName:     setting[string]{value: "Idempotency-Key", text: "Idempotency-Key", source: FromBuiltIn},
 	keyFormat:   setting[KeyFormat]{value: FormatOpaque, text: "opaque", source: FromBuiltIn},
 	keyMax:      setting[int]{value: maxKeyLength, text: fmt.Sprint(maxKeyLength), source: FromBuiltIn},
 	retention:   setting[time.Duration]{value: 24 * time.Hour, text: "24h", source: FromBuiltIn},
 	fingerprint: setting[fingerprint]{text: "canonical", source: FromBuiltIn},
 	waitUpTo:    setting[time.Duration]{text: "reject", source: FromBuiltIn},
-	lease:       setting[time.Duration]{text: "transaction", source: FromBuiltIn},
 	release: setting[[]int]{
 		value:  []int{401, 403, 408, 425, 429, -5},
 		text:   "[401, 403, 408, 425, 429, 5XX]",
@@ -45,31 +43,28 @@ func (l *loader) policy(e *entry, defaults *marker) *Policy {
 	m := e.marker
 	d := marker{
 		required:    pick(m.required, defaults.required, builtIn.required),
-		keyIn:       pick(m.keyIn, defaults.keyIn, builtIn.keyIn),
-		keyName:     pick(m.keyName, defaults.keyName),
+		keyName:     pick(m.keyName, defaults.keyName, builtIn.keyName),
 		keyFormat:   pick(m.keyFormat, defaults.keyFormat, builtIn.keyFormat),
 		keyMax:      pick(m.keyMax, defaults.keyMax, builtIn.keyMax),
 		retention:   pick(m.retention, defaults.retention, builtIn.retention),
 		fingerprint: pick(m.fingerprint, defaults.fingerprint, builtIn.fingerprint),
 		waitUpTo:    pick(m.waitUpTo, defaults.waitUpTo, builtIn.waitUpTo),
-		lease:       pick(m.lease, defaults.lease, builtIn.lease),
 		release:     pick(m.release, defaults.release, builtIn.release),
 		name:        m.name,
 	}
 	p := &Policy{Pos: m.pos}
 	p.Key.Declared = l.decideKey(e, &d)
 	l.checkFingerprint(e, d.fingerprint.value, d.keyName.value)
-	l.refuseUnbuilt(e, &d)
 
 	p.Required = d.required.value
-	p.Key.In, p.Key.Name, p.Key.Format, p.Key.MaxLength = d.keyIn.value, d.keyName.value, d.keyFormat.value, d.keyMax.value
+	p.Key.Name, p.Key.Format, p.Key.MaxLength = d.keyName.value, d.keyFormat.value, d.keyMax.value
 	p.Retention = d.retention.value
 	p.Fingerprint = Fingerprint{
 		Raw:     d.fingerprint.value.raw,
 		Exclude: texts(d.fingerprint.value.exclude),
 		Include: texts(d.fingerprint.value.include),
 	}
-	p.WaitUpTo, p.Lease = d.waitUpTo.value, d.lease.value
+	p.WaitUpTo = d.waitUpTo.value
 	p.Release = d.release.value
 	p.TypeName = d.name.value
 	p.Settings = d.settings(m.pos)
@@ -79,14 +74,12 @@ func (l *loader) policy(e *entry, defaults *marker) *Policy {
 func (m *marker) settings(pos diag.Pos) []Setting {
 	all := []Setting{
 		shown("required", m.required),
-		shown("key.in", m.keyIn),
 		shown("key.name", m.keyName),
 		shown("key.format", m.keyFormat),
 		shown("key.maxLength", m.keyMax),
 		shown("retention", m.retention),
 		shown("fingerprint", m.fingerprint),
 		shown("inFlight", m.waitUpTo),
-		shown("mode", m.lease),
 		shown("release", m.release),
 	}
 	if m.name.source != "" {
@@ -122,23 +115,10 @@ var takenHeaders = []string{
 // decideKey checks the key's name, and adopts what the document declares for
 // its header where that is tighter. It returns that declaration, or nil.
 func (l *loader) decideKey(e *entry, d *marker) *Parameter {
-	if d.keyIn.value == KeyInBody {
-		switch {
-		case d.keyName.source == "":
-			l.errorf(d.keyIn.pos, "wrong-value", "a key in the body needs key.name, a JSON Pointer such as /request_id")
-		case pointerProblem(d.keyName.value) != "":
-			l.errorf(d.keyName.pos, "wrong-value", "key.name %s must be a JSON Pointer such as /request_id, as key.in is body: %s",
-				tree.Quote(d.keyName.value), pointerProblem(d.keyName.value))
-		default:
-			l.checkPointer(e, d.keyName.value, d.keyName.pos)
-		}
-		return nil
-	}
-	d.keyName = pick(d.keyName, builtIn.keyName)
 	if !isToken(d.keyName.value) {
 		hint := "a header's name is made of letters, digits and !#$%&'*+-.^_`|~"
 		if strings.HasPrefix(d.keyName.value, "/") {
-			hint = "for a key in the body, write key.in: body"
+			hint = "keys in the body are not generated yet, so name a header"
 		}
 		l.errorf(d.keyName.pos, "wrong-value", "key.name %s is no header name; %s", tree.Quote(d.keyName.value), hint)
 		return nil
@@ -147,15 +127,40 @@ func (l *loader) decideKey(e *entry, d *marker) *Parameter {
 		l.errorf(d.keyName.pos, "wrong-value", "key.name %s has another meaning in HTTP; use a header of your own, such as Idempotency-Key", tree.Quote(d.keyName.value))
 		return nil
 	}
+	var found *Parameter
 	for i := range e.declared {
 		p := &e.declared[i]
 		if p.In == "header" && strings.EqualFold(p.Name, d.keyName.value) {
+			l.checkRequired(p, d)
 			l.adoptHeader(p, d)
-			return &p.Parameter
+			found = &p.Parameter
+			break
 		}
 	}
-	return nil
+	if d.keyFormat.value != FormatOpaque && d.keyMax.value < uuidLength {
+		l.errorf(d.keyMax.pos, "wrong-value", "no UUID fits into a maxLength of %d; it has %d characters", d.keyMax.value, uuidLength)
+	}
+	return found
 }
+
+// checkRequired compares what the key's declared header and the marker say of
+// requests without a key.
+func (l *loader) checkRequired(p *declared, d *marker) {
+	required := p.node.Get("required")
+	switch {
+	case !p.Required:
+	case !d.required.value:
+		l.errorf(required.Pos(), "key-header", "the key's header %s is declared with required: true, and required: false at %s lets requests do without it; make the two agree",
+			tree.Quote(p.Name), d.required.pos)
+	default:
+		l.warnf(required.Pos(), "key-header", "oapi-codegen's code answers a request without the header %s itself, with status 400 in plain text and past the observer; "+
+			"declare it with required: false, and the generated code requires it all the same", tree.Quote(p.Name))
+	}
+}
+
+// boundFormats are the formats of strings for which oapi-codegen has Go types
+// that are no strings.
+var boundFormats = []string{"binary", "byte", "date", "date-time", "json", "uuid"}
 
 // adoptHeader takes over format and maxLength of the key's declared header,
 // and refuses types that a key cannot have.
@@ -174,8 +179,17 @@ func (l *loader) adoptHeader(p *declared, d *marker) {
 	if !l.isStringSchema(schema, p.Name) {
 		return
 	}
-	if format := schema.Get("format"); format.Text() == "uuid" && d.keyFormat.value == FormatOpaque {
+	format := schema.Get("format")
+	if format.Text() == "uuid" && d.keyFormat.value == FormatOpaque {
 		d.keyFormat = setting[KeyFormat]{value: FormatUUID, text: "uuid", source: FromParameter, pos: format.Pos()}
+	}
+	bound := schema.Get("x-go-type")
+	if !bound.Exists() && slices.Contains(boundFormats, format.Text()) {
+		bound = format
+	}
+	if bound.Exists() {
+		l.warnf(bound.Pos(), "key-header", "oapi-codegen's code reads the header %s as %s and answers what is none itself, with status 400 in plain text and past the observer; "+
+			"declare it as a plain string, and write format and maxLength under key: in the marker", tree.Quote(p.Name), tree.Quote(bound.Text()))
 	}
 	if most := schema.Get("maxLength"); most.Exists() {
 		n, ok := most.Int()
@@ -186,13 +200,17 @@ func (l *loader) adoptHeader(p *declared, d *marker) {
 			d.keyMax = setting[int]{value: n, text: fmt.Sprint(n), source: FromParameter, pos: most.Pos()}
 		}
 	}
-	if d.keyFormat.value != FormatOpaque && d.keyMax.value < 36 {
-		l.errorf(d.keyMax.pos, "key-header", "no UUID fits into a maxLength of %d; it has 36 characters", d.keyMax.value)
-	}
 	if pattern := schema.Get("pattern"); pattern.Exists() {
-		l.report(diag.Warningf(pattern.Pos(), "key-pattern",
-			"this pattern of the key's header is not checked by the generated code; use format: uuid, or check it in a middleware"))
+		l.unchecked(pattern, "pattern")
 	}
+	if least := schema.Get("minLength"); least.Exists() && least.Text() != "0" && least.Text() != "1" {
+		l.unchecked(least, "minLength")
+	}
+}
+
+// unchecked warns of a limit that no generated code enforces.
+func (l *loader) unchecked(limit tree.Value, name string) {
+	l.warnf(limit.Pos(), "key-"+name, "this %s of the key's header is not checked by the generated code; write key: {format: uuid} in the marker, or check it in a middleware", name)
 }
 
 // isStringSchema reports findings for a schema that does not take strings
@@ -255,15 +273,4 @@ func quoteAll(names []string) []string {
 		quoted[i] = tree.Quote(name)
 	}
 	return quoted
-}
-
-// refuseUnbuilt refuses what the language has and this version of the
-// generator does not build.
-func (l *loader) refuseUnbuilt(e *entry, d *marker) {
-	if d.keyIn.value == KeyInBody {
-		l.errorf(d.keyIn.pos, "unsupported", "%s %s: this version of idemgen does not generate keys in the body yet; use key.in: header", e.Method, e.Path)
-	}
-	if d.lease.value > 0 {
-		l.errorf(d.lease.pos, "unsupported", "%s %s: this version of idemgen does not generate mode lease yet; use mode: transaction", e.Method, e.Path)
-	}
 }

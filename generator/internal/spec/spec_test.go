@@ -23,14 +23,14 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// load reads a document that must be without findings.
+// load reads a document that must be free of errors.
 func load(t *testing.T, opts Options) *Document {
 	t.Helper()
 	if opts.Marker == "" {
 		opts.Marker = DefaultMarker
 	}
 	doc, findings := Load(opts)
-	if len(findings) > 0 {
+	if findings.HasErrors() {
 		t.Fatalf("%v", findings)
 	}
 	return doc
@@ -70,8 +70,8 @@ func TestPolicyBuiltIn(t *testing.T) {
 		if p == nil {
 			t.Fatalf("%s is not marked", op.ID())
 		}
-		if !p.Required || p.Retention != 24*time.Hour || p.WaitUpTo != 0 || p.Lease != 0 || p.TypeName != "" ||
-			p.Key != (Key{In: KeyInHeader, Name: "Idempotency-Key", Format: FormatOpaque, MaxLength: 255}) ||
+		if !p.Required || p.Retention != 24*time.Hour || p.WaitUpTo != 0 || p.TypeName != "" ||
+			p.Key != (Key{Name: "Idempotency-Key", Format: FormatOpaque, MaxLength: 255}) ||
 			!slices.Equal(p.Release, []int{401, 403, 408, 425, 429, -5}) ||
 			p.Fingerprint.Raw || p.Fingerprint.Include != nil || p.Fingerprint.Exclude != nil {
 			t.Errorf("%s: %+v", op.ID(), p)
@@ -126,7 +126,7 @@ paths:
 	}
 	for name, want := range map[string]string{
 		"retention": "48h marker 15", "key.name": "X-Key defaults 5", "key.format": "uuid parameter 11", "key.maxLength": "36 parameter 11",
-		"release": "[] defaults 6", "mode": "transaction built-in 14", "fingerprint": "exclude query:t marker 18",
+		"release": "[] defaults 6", "fingerprint": "exclude query:t marker 18",
 	} {
 		s := a.Setting(name)
 		if got := fmt.Sprintf("%s %s %d", s.Value, s.Source, s.Pos.Line); got != want {
@@ -352,7 +352,7 @@ func FuzzMarker(f *testing.F) {
 			return
 		}
 		if p.Retention <= 0 || p.Retention > maxRetention || p.WaitUpTo < 0 || p.WaitUpTo > maxWait || p.Key.MaxLength < 1 || p.Key.MaxLength > 255 ||
-			!isToken(p.Key.Name) || p.Lease != 0 || p.Pos == (diag.Pos{}) {
+			!isToken(p.Key.Name) || p.Pos == (diag.Pos{}) {
 			t.Errorf("%q: %+v", marker, p)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 type Member struct {
 	Name string
 	Read func(Field)
+	// Unlisted keeps the name out of hints.
+	Unlisted bool
 }
 
 // Members hands the members of an object to their readers. An unknown member
@@ -20,9 +22,11 @@ func Members(v Value, what string, known ...Member) diag.List {
 		return diag.List{diag.Errorf(v.Pos(), "wrong-type", "%s must be an object, not %s", what, v.Kind())}
 	}
 	var findings diag.List
-	names := make([]string, len(known))
-	for i, k := range known {
-		names[i] = k.Name
+	var names []string
+	for _, k := range known {
+		if !k.Unlisted {
+			names = append(names, k.Name)
+		}
 	}
 fields:
 	for _, f := range v.Fields() {
@@ -36,7 +40,7 @@ fields:
 		if near := diag.Nearest(f.Name, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		findings = append(findings, diag.Errorf(f.Key.Pos(), "unknown-key", "%s has no setting %s; %s", what, Quote(f.Name), hint))
+		findings = append(findings, diag.Errorf(f.Key.Pos(), "unknown-key", "there is no setting %s in %s; %s", Quote(f.Name), what, hint))
 	}
 	return findings
 }
