@@ -136,8 +136,8 @@ func WithSweepBatch(records int, pause time.Duration) Option {
 // WithSessionLimits sets, for the store's transactions alone,
 // idle_in_transaction_session_timeout (a client that hangs between two
 // statements) and client_connection_check_interval (a client that has gone
-// during one): without them a stalled or vanished server process holds its key
-// and its row locks for as long as the database sees its connection. The
+// during one): without them an application that stalls or vanishes holds its
+// key and its row locks for as long as the database sees its connection. The
 // defaults are 1 minute and 10 s; work that is longer than that between two
 // statements needs more. They cost no round trip, and the server about a
 // microsecond. A limit that the session already has (by ALTER ROLE,
