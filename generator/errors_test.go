@@ -39,7 +39,7 @@ func findingsOf(t *testing.T, dir string) string {
 // Every kind of wrong input is answered by one line for each mistake, with the
 // position of the deepest wrong value and what to do.
 //
-// Covers GEN-01, GEN-13, GEN-14, GEN-15, GEN-16, GEN-17, GEN-18, GEN-20, GEN-34, FPR-13 and FPR-16.
+// Covers GEN-01, GEN-13, GEN-14, GEN-15, GEN-16, GEN-17, GEN-18, GEN-20, GEN-34, CTX-11, FPR-13 and FPR-16.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for _, dir := range errorCases(t) {

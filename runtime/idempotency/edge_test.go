@@ -889,7 +889,6 @@ func TestScopeIsText(t *testing.T) {
 // A middleware between the edge and the handler may give up on a handler that
 // still runs. The request is then reported as it is at that moment, and what
 // the handler does later is kept.
-// Covers CTX-02.
 func TestAbandonedHandler(t *testing.T) {
 	t.Parallel()
 	entered, finish, finished := make(chan struct{}), make(chan struct{}), make(chan error, 1)
