@@ -197,7 +197,7 @@ var (
 		Header Pointer KeyOpaque KeyUUID KeyUUIDv7 StatusClass true
 		Raw Exclude Include Headers Cookies BodyJSON BodyRaw BodyMultipart
 		time Hour Minute Second Millisecond Microsecond Nanosecond
-		Tx idempotentServer idempotentStrict idempotentStrictServer idempotentAnswer
+		Tx idempotentServer idempotentStrict idempotentStrictOptions idempotentAnswer
 		io Body RawBody ContentType BodyContentType MultipartReader BodyMultipartReader`)
 	derived = regexp.MustCompile(`(Op|IdempotencyKey|Input|IdempotentRequest|UnprotectedRequest|Operation|\d|_)$`)
 )

@@ -16,12 +16,17 @@ import (
 // go get github.com/idemgen/idemgen/runtime@latest
 const _ = idempotency.IsAtLeastVersion0_1
 
-// IdempotentServer is implemented by the handlers. Tx is the store's
-// transaction: what a handler writes through it is committed together with the
-// answer, or not at all. A returned error and an answer that the document
-// releases roll it back, and the key is free again. After a deadlock or a
-// serialization failure a handler runs again in a new transaction, so it leaves
-// its request as it is; see [idempotency.NoRerun].
+// IdempotentServer is implemented by the handlers. A line beside them lets the
+// compiler name the methods that are missing:
+//
+//	var _ IdempotentServer[pgx.Tx] = service{}
+//
+// Tx is the store's transaction. A handler writes through it alone, and
+// neither commits it nor rolls it back: what it has written is committed together
+// with the answer that it returns, or not at all. A returned error and an answer
+// that the document releases roll it back, and the key is free again. After a
+// deadlock or a serialization failure a handler runs again in a new transaction,
+// so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx any] interface {
 	// GetAccount handles GET /accounts/{account_id}.
 	GetAccount(ctx context.Context, request GetAccountRequestObject) (GetAccountResponseObject, error)
@@ -40,7 +45,7 @@ type IdempotentServer[Tx any] interface {
 // caller is. Authentication belongs before it, as a middleware.
 func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.Store[Tx], scope idempotency.Scope, opts ...idempotency.Option) ServerInterface {
 	edge := idempotency.NewEdge(store, scope, opts...)
-	strict, _ := idempotency.Framework[idempotentStrictServer](edge)
+	strict, _ := idempotency.Framework[idempotentStrictOptions](edge)
 	return idempotentServer[Tx]{
 		ServerInterface: NewStrictHandlerWithOptions(idempotentStrict[Tx]{srv, edge}, strict.middlewares, strict.options),
 		edge:            edge,
@@ -50,10 +55,10 @@ func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.St
 // WithStrictServer passes options and middlewares on to the strict server. The
 // middlewares run for replays too, and see the answer only as it is stored.
 func WithStrictServer(options StrictHTTPServerOptions, middlewares ...StrictMiddlewareFunc) idempotency.Option {
-	return idempotency.WithFramework(idempotentStrictServer{options, middlewares})
+	return idempotency.WithFramework(idempotentStrictOptions{options, middlewares})
 }
 
-type idempotentStrictServer struct {
+type idempotentStrictOptions struct {
 	options     StrictHTTPServerOptions
 	middlewares []StrictMiddlewareFunc
 }
@@ -184,7 +189,9 @@ func (s idempotentStrict[Tx]) CreatePayment(ctx context.Context, request CreateP
 	answer, err := s.edge.Run(ctx, &createPaymentOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
 		in := CreatePaymentInput{
 			AccountId: request.AccountId,
-			Body:      *request.Body,
+		}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.CreatePayment(ctx, tx, NewCreatePaymentIdempotentRequest(idempotency.KeyOf[CreatePaymentOp](call), in))
 		if err != nil || resp == nil {

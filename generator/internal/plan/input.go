@@ -77,7 +77,7 @@ func (o *Operation) fillInput(imports *imports) {
 		elem, pointer := f.Type.Elem()
 		switch {
 		case pointer && len(object.decoded)+len(object.streams) == 1 && o.spec.Body != nil && o.spec.Body.Required:
-			field.Type, field.From = elem.Format(imports.name), f.Name+": *request."+f.Name
+			field.Type, field.From, field.Pointer = elem.Format(imports.name), "", "request."+f.Name
 		case pointer && len(object.decoded)+len(object.streams) == 1:
 			field.Doc = f.Name + " is nil in a request without a body."
 		case pointer:

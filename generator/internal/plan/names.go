@@ -2,6 +2,7 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,7 +17,7 @@ import (
 type names struct {
 	Op             string // the type that stands for the operation
 	Key            string
-	NewKey         string
+	NewKey         string // "" where keys are too short to be random
 	ParseKey       string
 	Input          string
 	Request        string
@@ -24,6 +25,9 @@ type names struct {
 	NewUnprotected string // "" where a key is required
 	OperationVar   string
 }
+
+// randomKeyLength is what the runtime needs to make a random key.
+const randomKeyLength = 26
 
 // The endings of the default names. A `name` in the marker changes what
 // stands before them.
@@ -46,11 +50,8 @@ func namesOf(stem, request string) names {
 }
 
 func (n names) exported() []string {
-	all := []string{n.Op, n.Key, n.NewKey, n.ParseKey, n.Input, n.Request, n.NewRequest}
-	if n.NewUnprotected != "" {
-		all = append(all, n.NewUnprotected)
-	}
-	return all
+	all := []string{n.Op, n.Key, n.NewKey, n.ParseKey, n.Input, n.Request, n.NewRequest, n.NewUnprotected}
+	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
 // name decides the identifiers of an operation and takes them. A collision is
@@ -69,6 +70,9 @@ func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
 		}
 	}
 	n := namesOf(stem, request)
+	if op.Policy.Key.MaxLength < randomKeyLength {
+		n.NewKey = ""
+	}
 	if !op.Policy.Required {
 		n.NewUnprotected = "New" + stem + "UnprotectedRequest"
 	}

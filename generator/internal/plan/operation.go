@@ -39,6 +39,9 @@ type InputField struct {
 	Name string
 	Type string
 	From string // the element that sets it in a composite literal, or ""
+	// Pointer is what points to the value, or "". It is nil only where the
+	// document and oapi-codegen's code disagree on whether a body is required.
+	Pointer string
 }
 
 // Parameter is a parameter of a Go method.
@@ -81,6 +84,14 @@ func (o *Operation) Visit() string { return o.method.Visit }
 
 // Optional reports whether a request may come without a key.
 func (o *Operation) Optional() bool { return !o.spec.Policy.Required }
+
+// KeyTypeDoc ends the comment of the key's type.
+func (o *Operation) KeyTypeDoc() string {
+	if o.NewKey == "" {
+		return fmt.Sprintf("It has at most %d bytes, too few to be unique by chance: take it from what is to happen once. Keys of other operations are other types.", o.KeyMaxLength())
+	}
+	return "Keys of other operations are other types."
+}
 
 // KeyDoc is the comment of the key in a request.
 func (o *Operation) KeyDoc() string {

@@ -115,7 +115,7 @@ func (p *planner) plan() *File {
 	f.Tx = p.scope.free("Tx")
 	f.RawServer = p.scope.free("idempotentServer")
 	f.StrictServer = p.scope.free("idempotentStrict")
-	f.StrictOptions = p.scope.free("idempotentStrictServer")
+	f.StrictOptions = p.scope.free("idempotentStrictOptions")
 	f.Answer = p.scope.free("idempotentAnswer")
 	return f
 }

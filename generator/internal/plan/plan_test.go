@@ -124,6 +124,8 @@ func TestCollisions(t *testing.T) {
 	named.Policy.TypeName = "BuyRequest"
 	optional := marked(1, "createA", "POST /a")
 	optional.Policy.Required = false
+	short := marked(1, "createA", "POST /a")
+	short.Policy.Key.MaxLength = 25
 	for name, test := range map[string]struct {
 		more    string
 		methods []string
@@ -165,10 +167,15 @@ func TestCollisions(t *testing.T) {
 			ops:  []spec.Operation{named},
 			want: "BuyOp BuyIdempotencyKey NewBuyIdempotencyKey ParseBuyIdempotencyKey BuyInput BuyRequest NewBuyRequest buyOperation",
 		},
+		"short key": {
+			methods: []string{"CreateA (POST /a)"},
+			ops:     []spec.Operation{short},
+			want:    "CreateAOp CreateAIdempotencyKey  ParseCreateAIdempotencyKey",
+		},
 		"unexported": {
-			more: "type Tx int\nvar createAOperation, idempotentServer, idempotentStrict, idempotentStrictServer, idempotentAnswer int\n", methods: []string{"CreateA (POST /a)"},
+			more: "type Tx int\nvar createAOperation, idempotentServer, idempotentStrict, idempotentStrictOptions, idempotentAnswer int\n", methods: []string{"CreateA (POST /a)"},
 			ops:  []spec.Operation{marked(1, "createA", "POST /a")},
-			want: "createAOperation2 Tx2 idempotentServer2 idempotentStrict2 idempotentStrictServer2 idempotentAnswer2",
+			want: "createAOperation2 Tx2 idempotentServer2 idempotentStrict2 idempotentStrictOptions2 idempotentAnswer2",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,12 +22,17 @@ import (
 // go get github.com/idemgen/idemgen/runtime@latest
 const _ = idempotency.IsAtLeastVersion0_1
 
-// IdempotentServer is implemented by the handlers. Tx is the store's
-// transaction: what a handler writes through it is committed together with the
-// answer, or not at all. A returned error and an answer that the document
-// releases roll it back, and the key is free again. After a deadlock or a
-// serialization failure a handler runs again in a new transaction, so it leaves
-// its request as it is; see [idempotency.NoRerun].
+// IdempotentServer is implemented by the handlers. A line beside them lets the
+// compiler name the methods that are missing:
+//
+//	var _ IdempotentServer[pgx.Tx] = service{}
+//
+// Tx is the store's transaction. A handler writes through it alone, and
+// neither commits it nor rolls it back: what it has written is committed together
+// with the answer that it returns, or not at all. A returned error and an answer
+// that the document releases roll it back, and the key is free again. After a
+// deadlock or a serialization failure a handler runs again in a new transaction,
+// so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx any] interface {
 	// CloseAccount handles POST /accounts/{account_id}/close, at most once for each
 	// key.
@@ -73,7 +78,7 @@ type IdempotentServer[Tx any] interface {
 // caller is. Authentication belongs before it, as a middleware.
 func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.Store[Tx], scope idempotency.Scope, opts ...idempotency.Option) ServerInterface {
 	edge := idempotency.NewEdge(store, scope, opts...)
-	strict, _ := idempotency.Framework[idempotentStrictServer](edge)
+	strict, _ := idempotency.Framework[idempotentStrictOptions](edge)
 	return idempotentServer[Tx]{
 		ServerInterface: NewStrictHandlerWithOptions(idempotentStrict[Tx]{srv, edge}, strict.middlewares, strict.options),
 		edge:            edge,
@@ -83,10 +88,10 @@ func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.St
 // WithStrictServer passes options and middlewares on to the strict server. The
 // middlewares run for replays too, and see the answer only as it is stored.
 func WithStrictServer(options StrictHTTPServerOptions, middlewares ...StrictMiddlewareFunc) idempotency.Option {
-	return idempotency.WithFramework(idempotentStrictServer{options, middlewares})
+	return idempotency.WithFramework(idempotentStrictOptions{options, middlewares})
 }
 
-type idempotentStrictServer struct {
+type idempotentStrictOptions struct {
 	options     StrictHTTPServerOptions
 	middlewares []StrictMiddlewareFunc
 }
@@ -1125,7 +1130,9 @@ func (s idempotentStrict[Tx]) CreatePayment(ctx context.Context, request CreateP
 		in := CreatePaymentInput{
 			AccountId: request.AccountId,
 			Params:    request.Params,
-			Body:      *request.Body,
+		}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.CreatePayment(ctx, tx, NewCreatePaymentIdempotentRequest(idempotency.KeyOf[CreatePaymentOp](call), in))
 		if err != nil || resp == nil {
@@ -1168,8 +1175,9 @@ func (a idempotentAnswer) VisitPutDocumentResponse(w http.ResponseWriter) error 
 
 func (s idempotentStrict[Tx]) SubmitForm(ctx context.Context, request SubmitFormRequestObject) (SubmitFormResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &submitFormOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
-		in := SubmitFormInput{
-			Body: *request.Body,
+		in := SubmitFormInput{}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.SubmitForm(ctx, tx, NewSubmitFormIdempotentRequest(idempotency.KeyOf[SubmitFormOp](call), in))
 		if err != nil || resp == nil {
@@ -1209,8 +1217,9 @@ func (a idempotentAnswer) VisitPostImageResponse(w http.ResponseWriter) error { 
 
 func (s idempotentStrict[Tx]) AddNote(ctx context.Context, request AddNoteRequestObject) (AddNoteResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &addNoteOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
-		in := AddNoteInput{
-			Body: *request.Body,
+		in := AddNoteInput{}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.AddNote(ctx, tx, NewAddNoteIdempotentRequest(idempotency.KeyOf[AddNoteOp](call), in))
 		if err != nil || resp == nil {
@@ -1272,8 +1281,9 @@ func (a idempotentAnswer) VisitCancelPaymentResponse(w http.ResponseWriter) erro
 
 func (s idempotentStrict[Tx]) PostRefunds(ctx context.Context, request PostRefundsRequestObject) (PostRefundsResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &postRefundsOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
-		in := PostRefundsInput{
-			Body: *request.Body,
+		in := PostRefundsInput{}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.PostRefunds(ctx, tx, NewPostRefundsIdempotentRequest(idempotency.KeyOf[PostRefundsOp](call), in))
 		if err != nil || resp == nil {

@@ -16,12 +16,17 @@ import (
 // go get github.com/idemgen/idemgen/runtime@latest
 const _ = idempotency.IsAtLeastVersion0_1
 
-// IdempotentServer is implemented by the handlers. Tx is the store's
-// transaction: what a handler writes through it is committed together with the
-// answer, or not at all. A returned error and an answer that the document
-// releases roll it back, and the key is free again. After a deadlock or a
-// serialization failure a handler runs again in a new transaction, so it leaves
-// its request as it is; see [idempotency.NoRerun].
+// IdempotentServer is implemented by the handlers. A line beside them lets the
+// compiler name the methods that are missing:
+//
+//	var _ IdempotentServer[pgx.Tx] = service{}
+//
+// Tx is the store's transaction. A handler writes through it alone, and
+// neither commits it nor rolls it back: what it has written is committed together
+// with the answer that it returns, or not at all. A returned error and an answer
+// that the document releases roll it back, and the key is free again. After a
+// deadlock or a serialization failure a handler runs again in a new transaction,
+// so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx any] interface {
 	// EvilFuncInitPanic1 handles POST /evil, at most once for each key.
 	EvilFuncInitPanic1(ctx context.Context, tx Tx, req EvilFuncInitPanic1IdempotentRequest) (EvilFuncInitPanic1ResponseObject, error)
@@ -36,7 +41,7 @@ type IdempotentServer[Tx any] interface {
 // caller is. Authentication belongs before it, as a middleware.
 func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.Store[Tx], scope idempotency.Scope, opts ...idempotency.Option) ServerInterface {
 	edge := idempotency.NewEdge(store, scope, opts...)
-	strict, _ := idempotency.Framework[idempotentStrictServer](edge)
+	strict, _ := idempotency.Framework[idempotentStrictOptions](edge)
 	return idempotentServer[Tx]{
 		ServerInterface: NewStrictHandlerWithOptions(idempotentStrict[Tx]{srv, edge}, strict.middlewares, strict.options),
 		edge:            edge,
@@ -46,10 +51,10 @@ func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.St
 // WithStrictServer passes options and middlewares on to the strict server. The
 // middlewares run for replays too, and see the answer only as it is stored.
 func WithStrictServer(options StrictHTTPServerOptions, middlewares ...StrictMiddlewareFunc) idempotency.Option {
-	return idempotency.WithFramework(idempotentStrictServer{options, middlewares})
+	return idempotency.WithFramework(idempotentStrictOptions{options, middlewares})
 }
 
-type idempotentStrictServer struct {
+type idempotentStrictOptions struct {
 	options     StrictHTTPServerOptions
 	middlewares []StrictMiddlewareFunc
 }
@@ -192,8 +197,7 @@ func ParseOtherIdempotencyKey(s string) (OtherIdempotencyKey, error) {
 }
 
 // OtherInput is what other is asked to do.
-type OtherInput struct {
-}
+type OtherInput struct{}
 
 // OtherIdempotentRequest is a request to other under its key. Only a
 // constructor makes one.
@@ -273,7 +277,9 @@ func (s idempotentStrict[Tx]) EvilFuncInitPanic1(ctx context.Context, request Ev
 	answer, err := s.edge.Run(ctx, &evilFuncInitPanic1Operation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
 		in := EvilFuncInitPanic1Input{
 			Params: request.Params,
-			Body:   *request.Body,
+		}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.EvilFuncInitPanic1(ctx, tx, NewEvilFuncInitPanic1IdempotentRequest(idempotency.KeyOf[EvilFuncInitPanic1Op](call), in))
 		if err != nil || resp == nil {

@@ -16,12 +16,17 @@ import (
 // go get github.com/idemgen/idemgen/runtime@latest
 const _ = idempotency.IsAtLeastVersion0_1
 
-// IdempotentServer is implemented by the handlers. Tx2 is the store's
-// transaction: what a handler writes through it is committed together with the
-// answer, or not at all. A returned error and an answer that the document
-// releases roll it back, and the key is free again. After a deadlock or a
-// serialization failure a handler runs again in a new transaction, so it leaves
-// its request as it is; see [idempotency.NoRerun].
+// IdempotentServer is implemented by the handlers. A line beside them lets the
+// compiler name the methods that are missing:
+//
+//	var _ IdempotentServer[pgx.Tx] = service{}
+//
+// Tx2 is the store's transaction. A handler writes through it alone, and
+// neither commits it nor rolls it back: what it has written is committed together
+// with the answer that it returns, or not at all. A returned error and an answer
+// that the document releases roll it back, and the key is free again. After a
+// deadlock or a serialization failure a handler runs again in a new transaction,
+// so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx2 any] interface {
 	// Bar handles POST /bars/{id}, at most once for each key.
 	Bar(ctx context.Context, tx Tx2, req BarIdempotentRequest) (BarResponseObject, error)
@@ -60,7 +65,7 @@ type IdempotentServer[Tx2 any] interface {
 // caller is. Authentication belongs before it, as a middleware.
 func NewIdempotentHandler[Tx2 any](srv IdempotentServer[Tx2], store idempotency.Store[Tx2], scope idempotency.Scope, opts ...idempotency.Option) ServerInterface {
 	edge := idempotency.NewEdge(store, scope, opts...)
-	strict, _ := idempotency.Framework[idempotentStrictServer](edge)
+	strict, _ := idempotency.Framework[idempotentStrictOptions](edge)
 	return idempotentServer2[Tx2]{
 		ServerInterface: NewStrictHandlerWithOptions(idempotentStrict[Tx2]{srv, edge}, strict.middlewares, strict.options),
 		edge:            edge,
@@ -70,10 +75,10 @@ func NewIdempotentHandler[Tx2 any](srv IdempotentServer[Tx2], store idempotency.
 // WithStrictServer passes options and middlewares on to the strict server. The
 // middlewares run for replays too, and see the answer only as it is stored.
 func WithStrictServer(options StrictHTTPServerOptions, middlewares ...StrictMiddlewareFunc) idempotency.Option {
-	return idempotency.WithFramework(idempotentStrictServer{options, middlewares})
+	return idempotency.WithFramework(idempotentStrictOptions{options, middlewares})
 }
 
-type idempotentStrictServer struct {
+type idempotentStrictOptions struct {
 	options     StrictHTTPServerOptions
 	middlewares []StrictMiddlewareFunc
 }
@@ -206,8 +211,7 @@ func ParseAPIExportIdempotencyKey(s string) (APIExportIdempotencyKey, error) {
 }
 
 // APIExportInput is what APIExport is asked to do.
-type APIExportInput struct {
-}
+type APIExportInput struct{}
 
 // APIExportIdempotentRequest is a request to APIExport under its key. Only a
 // constructor makes one.
@@ -289,8 +293,7 @@ func ParseApiExportIdempotencyKey(s string) (ApiExportIdempotencyKey, error) {
 }
 
 // ApiExportInput is what ApiExport is asked to do.
-type ApiExportInput struct {
-}
+type ApiExportInput struct{}
 
 // ApiExportIdempotentRequest is a request to ApiExport under its key. Only a
 // constructor makes one.
@@ -638,8 +641,7 @@ func ParseChargeIdempotencyKey(s string) (ChargeIdempotencyKey, error) {
 }
 
 // ChargeInput is what payment is asked to do.
-type ChargeInput struct {
-}
+type ChargeInput struct{}
 
 // ChargeIdempotentRequest is a request to payment under its key. Only a
 // constructor makes one.
@@ -723,8 +725,7 @@ func ParseNewPaymentIdempotencyKey(s string) (NewPaymentIdempotencyKey, error) {
 }
 
 // NewPaymentInput is what newPayment is asked to do.
-type NewPaymentInput struct {
-}
+type NewPaymentInput struct{}
 
 // NewPaymentIdempotentRequest is a request to newPayment under its key. Only a
 // constructor makes one.
@@ -936,7 +937,9 @@ func (s idempotentStrict[Tx2]) Bar(ctx context.Context, request BarRequestObject
 		in := BarInput{
 			Id:     request.Id,
 			Params: request.Params,
-			Body:   *request.Body,
+		}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.Bar(ctx, tx, NewBarIdempotentRequest(idempotency.KeyOf[BarOp](call), in))
 		if err != nil || resp == nil {
@@ -1013,8 +1016,9 @@ func (a idempotentAnswer2) VisitKeywordsResponse(w http.ResponseWriter) error { 
 
 func (s idempotentStrict[Tx2]) OrderCreateV10(ctx context.Context, request OrderCreateV10RequestObject) (OrderCreateV10ResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &orderCreateV10Operation, func(ctx context.Context, tx Tx2, call *idempotency.Call) (idempotency.Visit, error) {
-		in := OrderCreateV10Input{
-			Body: *request.Body,
+		in := OrderCreateV10Input{}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.OrderCreateV10(ctx, tx, NewOrderCreateV10IdempotentRequest(idempotency.KeyOf[OrderCreateV10Op](call), in))
 		if err != nil || resp == nil {

@@ -43,7 +43,7 @@ type RawFingerprintJSONBody struct {
 
 // UuidKeyParams defines parameters for UuidKey.
 type UuidKeyParams struct {
-	XRequestToken string  `json:"x-request-token"`
+	XRequestToken *string `json:"x-request-token,omitempty"`
 	XOther        *string `json:"X-Other,omitempty"`
 }
 
@@ -68,6 +68,9 @@ type ServerInterface interface {
 	// (POST /include)
 	Including(w http.ResponseWriter, r *http.Request)
 
+	// (POST /just-random)
+	JustRandomKey(w http.ResponseWriter, r *http.Request)
+
 	// (POST /keep-all)
 	KeepAll(w http.ResponseWriter, r *http.Request)
 
@@ -76,6 +79,9 @@ type ServerInterface interface {
 
 	// (POST /raw)
 	RawFingerprint(w http.ResponseWriter, r *http.Request)
+
+	// (POST /short)
+	ShortKey(w http.ResponseWriter, r *http.Request)
 
 	// (POST /token)
 	TokenKey(w http.ResponseWriter, r *http.Request)
@@ -181,6 +187,20 @@ func (siw *ServerInterfaceWrapper) Including(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// JustRandomKey operation middleware
+func (siw *ServerInterfaceWrapper) JustRandomKey(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.JustRandomKey(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // KeepAll operation middleware
 func (siw *ServerInterfaceWrapper) KeepAll(w http.ResponseWriter, r *http.Request) {
 
@@ -223,6 +243,20 @@ func (siw *ServerInterfaceWrapper) RawFingerprint(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ShortKey operation middleware
+func (siw *ServerInterfaceWrapper) ShortKey(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ShortKey(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // TokenKey operation middleware
 func (siw *ServerInterfaceWrapper) TokenKey(w http.ResponseWriter, r *http.Request) {
 
@@ -248,7 +282,7 @@ func (siw *ServerInterfaceWrapper) UuidKey(w http.ResponseWriter, r *http.Reques
 
 	headers := r.Header
 
-	// ------------- Required header parameter "x-request-token" -------------
+	// ------------- Optional header parameter "x-request-token" -------------
 	if valueList, found := headers[http.CanonicalHeaderKey("x-request-token")]; found {
 		var XRequestToken string
 		n := len(valueList)
@@ -257,18 +291,14 @@ func (siw *ServerInterfaceWrapper) UuidKey(w http.ResponseWriter, r *http.Reques
 			return
 		}
 
-		err = runtime.BindStyledParameterWithOptions("simple", "x-request-token", valueList[0], &XRequestToken, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		err = runtime.BindStyledParameterWithOptions("simple", "x-request-token", valueList[0], &XRequestToken, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
 		if err != nil {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "x-request-token", Err: err})
 			return
 		}
 
-		params.XRequestToken = XRequestToken
+		params.XRequestToken = &XRequestToken
 
-	} else {
-		err := fmt.Errorf("Header parameter x-request-token is required, but not found")
-		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "x-request-token", Err: err})
-		return
 	}
 
 	// ------------- Optional header parameter "X-Other" -------------
@@ -457,6 +487,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/include", wrapper.Including)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/wait", wrapper.Waiting)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/keep-all", wrapper.KeepAll)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/short", wrapper.ShortKey)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/just-random", wrapper.JustRandomKey)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/from-config", wrapper.FromConfig)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/nameless", wrapper.PostNameless)
 
@@ -511,6 +543,21 @@ func (response Including204Response) VisitIncludingResponse(w http.ResponseWrite
 	return nil
 }
 
+type JustRandomKeyRequestObject struct {
+}
+
+type JustRandomKeyResponseObject interface {
+	VisitJustRandomKeyResponse(w http.ResponseWriter) error
+}
+
+type JustRandomKey204Response struct {
+}
+
+func (response JustRandomKey204Response) VisitJustRandomKeyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 type KeepAllRequestObject struct {
 }
 
@@ -553,6 +600,21 @@ type RawFingerprint204Response struct {
 }
 
 func (response RawFingerprint204Response) VisitRawFingerprintResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ShortKeyRequestObject struct {
+}
+
+type ShortKeyResponseObject interface {
+	VisitShortKeyResponse(w http.ResponseWriter) error
+}
+
+type ShortKey204Response struct {
+}
+
+func (response ShortKey204Response) VisitShortKeyResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
@@ -630,6 +692,9 @@ type StrictServerInterface interface {
 	// (POST /include)
 	Including(ctx context.Context, request IncludingRequestObject) (IncludingResponseObject, error)
 
+	// (POST /just-random)
+	JustRandomKey(ctx context.Context, request JustRandomKeyRequestObject) (JustRandomKeyResponseObject, error)
+
 	// (POST /keep-all)
 	KeepAll(ctx context.Context, request KeepAllRequestObject) (KeepAllResponseObject, error)
 
@@ -638,6 +703,9 @@ type StrictServerInterface interface {
 
 	// (POST /raw)
 	RawFingerprint(ctx context.Context, request RawFingerprintRequestObject) (RawFingerprintResponseObject, error)
+
+	// (POST /short)
+	ShortKey(ctx context.Context, request ShortKeyRequestObject) (ShortKeyResponseObject, error)
 
 	// (POST /token)
 	TokenKey(ctx context.Context, request TokenKeyRequestObject) (TokenKeyResponseObject, error)
@@ -779,6 +847,30 @@ func (sh *strictHandler) Including(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// JustRandomKey operation middleware
+func (sh *strictHandler) JustRandomKey(w http.ResponseWriter, r *http.Request) {
+	var request JustRandomKeyRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.JustRandomKey(ctx, request.(JustRandomKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "JustRandomKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(JustRandomKeyResponseObject); ok {
+		if err := validResponse.VisitJustRandomKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // KeepAll operation middleware
 func (sh *strictHandler) KeepAll(w http.ResponseWriter, r *http.Request) {
 	var request KeepAllRequestObject
@@ -851,6 +943,30 @@ func (sh *strictHandler) RawFingerprint(w http.ResponseWriter, r *http.Request) 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RawFingerprintResponseObject); ok {
 		if err := validResponse.VisitRawFingerprintResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ShortKey operation middleware
+func (sh *strictHandler) ShortKey(w http.ResponseWriter, r *http.Request) {
+	var request ShortKeyRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ShortKey(ctx, request.(ShortKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShortKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ShortKeyResponseObject); ok {
+		if err := validResponse.VisitShortKeyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

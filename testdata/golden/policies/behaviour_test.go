@@ -2,6 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -66,6 +69,12 @@ func TestOperations(t *testing.T) {
 		{FromConfigOp{}.Operation(), byDefault(func(o *idempotency.Operation) {
 			o.ID, o.Path, o.Retention = "fromConfig", "/from-config", 90*time.Second
 		})},
+		{ShortKeyOp{}.Operation(), byDefault(func(o *idempotency.Operation) {
+			o.ID, o.Path, o.Key.MaxLength = "shortKey", "/short", 25
+		})},
+		{JustRandomKeyOp{}.Operation(), byDefault(func(o *idempotency.Operation) {
+			o.ID, o.Path, o.Key.MaxLength = "justRandomKey", "/just-random", 26
+		})},
 		{PostNamelessOp{}.Operation(), byDefault(func(o *idempotency.Operation) {
 			o.ID, o.Path = "POST /nameless", "/nameless"
 		})},
@@ -79,6 +88,14 @@ func TestOperations(t *testing.T) {
 type server struct {
 	IdempotentServer[struct{}]
 	runs atomic.Int32
+}
+
+func (s *server) RawFingerprint(_ context.Context, _ struct{}, req RawFingerprintIdempotentRequest) (RawFingerprintResponseObject, error) {
+	if req.Input().Body != (RawFingerprintJSONRequestBody{}) {
+		return nil, errors.New("there is a body")
+	}
+	s.runs.Add(1)
+	return RawFingerprint204Response{}, nil
 }
 
 func (s *server) TokenKey(context.Context, struct{}, TokenKeyIdempotentRequest) (TokenKeyResponseObject, error) {
@@ -96,4 +113,31 @@ func TestKeyInAnotherHeader(t *testing.T) {
 		Key:       "0190163d-8694-739b-aea5-966c26f8ad91",
 		Runs:      func() int { return int(s.runs.Load()) },
 	})
+}
+
+// Where there is a function for new keys, it makes keys that the server takes.
+func TestNewKeyOfFewBytes(t *testing.T) {
+	t.Parallel()
+	key := NewJustRandomKeyIdempotencyKey()
+	if got, err := ParseJustRandomKeyIdempotencyKey(key.String()); err != nil || got != key {
+		t.Errorf("parsing %s: %s, %v", key, got, err)
+	}
+}
+
+// A required body that does not arrive, as from code of an older document, is
+// empty: the handler runs and decides.
+func TestBodyIsMissing(t *testing.T) {
+	t.Parallel()
+	dropBody := func(next StrictHandlerFunc, _ string) StrictHandlerFunc {
+		return func(ctx context.Context, w http.ResponseWriter, r *http.Request, _ any) (any, error) {
+			return next(ctx, w, r, RawFingerprintRequestObject{})
+		}
+	}
+	s := new(server)
+	srv := httptest.NewServer(Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped, WithStrictServer(StrictHTTPServerOptions{}, dropBody))))
+	t.Cleanup(srv.Close)
+	request := drive.Request{Method: "POST", Path: "/raw", ContentType: "application/json", Body: `{"request_id":"a","amount":1}`}
+	if got := drive.Send(t, srv, request, "Idempotency-Key", "k"); got.Status != 204 || s.runs.Load() != 1 {
+		t.Errorf("status %d, %d runs: %s", got.Status, s.runs.Load(), got.Body)
+	}
 }

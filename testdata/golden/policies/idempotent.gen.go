@@ -16,12 +16,17 @@ import (
 // go get github.com/idemgen/idemgen/runtime@latest
 const _ = idempotency.IsAtLeastVersion0_1
 
-// IdempotentServer is implemented by the handlers. Tx is the store's
-// transaction: what a handler writes through it is committed together with the
-// answer, or not at all. A returned error and an answer that the document
-// releases roll it back, and the key is free again. After a deadlock or a
-// serialization failure a handler runs again in a new transaction, so it leaves
-// its request as it is; see [idempotency.NoRerun].
+// IdempotentServer is implemented by the handlers. A line beside them lets the
+// compiler name the methods that are missing:
+//
+//	var _ IdempotentServer[pgx.Tx] = service{}
+//
+// Tx is the store's transaction. A handler writes through it alone, and
+// neither commits it nor rolls it back: what it has written is committed together
+// with the answer that it returns, or not at all. A returned error and an answer
+// that the document releases roll it back, and the key is free again. After a
+// deadlock or a serialization failure a handler runs again in a new transaction,
+// so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx any] interface {
 	// Excluding handles POST /exclude, at most once for each key.
 	Excluding(ctx context.Context, tx Tx, req ExcludingIdempotentRequest) (ExcludingResponseObject, error)
@@ -32,6 +37,9 @@ type IdempotentServer[Tx any] interface {
 	// Including handles POST /include, at most once for each key.
 	Including(ctx context.Context, tx Tx, req IncludingIdempotentRequest) (IncludingResponseObject, error)
 
+	// JustRandomKey handles POST /just-random, at most once for each key.
+	JustRandomKey(ctx context.Context, tx Tx, req JustRandomKeyIdempotentRequest) (JustRandomKeyResponseObject, error)
+
 	// KeepAll handles POST /keep-all, at most once for each key.
 	KeepAll(ctx context.Context, tx Tx, req KeepAllIdempotentRequest) (KeepAllResponseObject, error)
 
@@ -40,6 +48,9 @@ type IdempotentServer[Tx any] interface {
 
 	// RawFingerprint handles POST /raw, at most once for each key.
 	RawFingerprint(ctx context.Context, tx Tx, req RawFingerprintIdempotentRequest) (RawFingerprintResponseObject, error)
+
+	// ShortKey handles POST /short, at most once for each key.
+	ShortKey(ctx context.Context, tx Tx, req ShortKeyIdempotentRequest) (ShortKeyResponseObject, error)
 
 	// TokenKey handles POST /token, at most once for each key.
 	TokenKey(ctx context.Context, tx Tx, req TokenKeyIdempotentRequest) (TokenKeyResponseObject, error)
@@ -60,7 +71,7 @@ type IdempotentServer[Tx any] interface {
 // caller is. Authentication belongs before it, as a middleware.
 func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.Store[Tx], scope idempotency.Scope, opts ...idempotency.Option) ServerInterface {
 	edge := idempotency.NewEdge(store, scope, opts...)
-	strict, _ := idempotency.Framework[idempotentStrictServer](edge)
+	strict, _ := idempotency.Framework[idempotentStrictOptions](edge)
 	return idempotentServer[Tx]{
 		ServerInterface: NewStrictHandlerWithOptions(idempotentStrict[Tx]{srv, edge}, strict.middlewares, strict.options),
 		edge:            edge,
@@ -70,10 +81,10 @@ func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.St
 // WithStrictServer passes options and middlewares on to the strict server. The
 // middlewares run for replays too, and see the answer only as it is stored.
 func WithStrictServer(options StrictHTTPServerOptions, middlewares ...StrictMiddlewareFunc) idempotency.Option {
-	return idempotency.WithFramework(idempotentStrictServer{options, middlewares})
+	return idempotency.WithFramework(idempotentStrictOptions{options, middlewares})
 }
 
-type idempotentStrictServer struct {
+type idempotentStrictOptions struct {
 	options     StrictHTTPServerOptions
 	middlewares []StrictMiddlewareFunc
 }
@@ -212,8 +223,7 @@ func ParseFromConfigIdempotencyKey(s string) (FromConfigIdempotencyKey, error) {
 }
 
 // FromConfigInput is what fromConfig is asked to do.
-type FromConfigInput struct {
-}
+type FromConfigInput struct{}
 
 // FromConfigIdempotentRequest is a request to fromConfig under its key. Only a
 // constructor makes one.
@@ -351,6 +361,91 @@ func (r *IncludingIdempotentRequest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// justRandomKeyOperation is what the document says of justRandomKey.
+var justRandomKeyOperation = idempotency.Operation{
+	ID:        "justRandomKey",
+	Method:    "POST",
+	Path:      "/just-random",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 26},
+	Retention: 36 * time.Hour,
+	Release:   []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// JustRandomKeyOp stands for justRandomKey (POST /just-random) in types.
+type JustRandomKeyOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (JustRandomKeyOp) Operation() *idempotency.Operation { return &justRandomKeyOperation }
+
+// JustRandomKeyIdempotencyKey is an idempotency key of justRandomKey. Keys of
+// other operations are other types.
+type JustRandomKeyIdempotencyKey = idempotency.Key[JustRandomKeyOp]
+
+// NewJustRandomKeyIdempotencyKey returns a new random key. Make one for each
+// thing that is to happen once, keep it, and use it for every attempt.
+func NewJustRandomKeyIdempotencyKey() JustRandomKeyIdempotencyKey {
+	return idempotency.NewKey[JustRandomKeyOp]()
+}
+
+// ParseJustRandomKeyIdempotencyKey returns the key that s holds. It returns an
+// error that matches [idempotency.ErrKeyInvalid] for a text that the server
+// would refuse.
+func ParseJustRandomKeyIdempotencyKey(s string) (JustRandomKeyIdempotencyKey, error) {
+	return idempotency.ParseKey[JustRandomKeyOp](s)
+}
+
+// JustRandomKeyInput is what justRandomKey is asked to do.
+type JustRandomKeyInput struct{}
+
+// JustRandomKeyIdempotentRequest is a request to justRandomKey under its key.
+// Only a constructor makes one.
+type JustRandomKeyIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey JustRandomKeyIdempotencyKey
+
+	in idempotency.Sealed[JustRandomKeyInput]
+}
+
+// NewJustRandomKeyIdempotentRequest returns the request that asks for in under
+// key.
+func NewJustRandomKeyIdempotentRequest(key JustRandomKeyIdempotencyKey, in JustRandomKeyInput) JustRandomKeyIdempotentRequest {
+	return JustRandomKeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r JustRandomKeyIdempotentRequest) Input() JustRandomKeyInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r JustRandomKeyIdempotentRequest) Equal(other JustRandomKeyIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r JustRandomKeyIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r JustRandomKeyIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash.
+func (r JustRandomKeyIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *JustRandomKeyIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[JustRandomKeyOp, JustRandomKeyInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewJustRandomKeyIdempotentRequest(key, in)
+	return nil
+}
+
 // keepAllOperation is what the document says of keepAll.
 var keepAllOperation = idempotency.Operation{
 	ID:        "keepAll",
@@ -383,8 +478,7 @@ func ParseKeepAllIdempotencyKey(s string) (KeepAllIdempotencyKey, error) {
 }
 
 // KeepAllInput is what keepAll is asked to do.
-type KeepAllInput struct {
-}
+type KeepAllInput struct{}
 
 // KeepAllIdempotentRequest is a request to keepAll under its key. Only a
 // constructor makes one.
@@ -468,8 +562,7 @@ func ParsePostNamelessIdempotencyKey(s string) (PostNamelessIdempotencyKey, erro
 }
 
 // PostNamelessInput is what POST /nameless is asked to do.
-type PostNamelessInput struct {
-}
+type PostNamelessInput struct{}
 
 // PostNamelessIdempotentRequest is a request to POST /nameless under its key.
 // Only a constructor makes one.
@@ -610,6 +703,85 @@ func (r *RawFingerprintIdempotentRequest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// shortKeyOperation is what the document says of shortKey.
+var shortKeyOperation = idempotency.Operation{
+	ID:        "shortKey",
+	Method:    "POST",
+	Path:      "/short",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 25},
+	Retention: 36 * time.Hour,
+	Release:   []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// ShortKeyOp stands for shortKey (POST /short) in types.
+type ShortKeyOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (ShortKeyOp) Operation() *idempotency.Operation { return &shortKeyOperation }
+
+// ShortKeyIdempotencyKey is an idempotency key of shortKey. It has at most 25
+// bytes, too few to be unique by chance: take it from what is to happen once.
+// Keys of other operations are other types.
+type ShortKeyIdempotencyKey = idempotency.Key[ShortKeyOp]
+
+// ParseShortKeyIdempotencyKey returns the key that s holds. It returns an error
+// that matches [idempotency.ErrKeyInvalid] for a text that the server would
+// refuse.
+func ParseShortKeyIdempotencyKey(s string) (ShortKeyIdempotencyKey, error) {
+	return idempotency.ParseKey[ShortKeyOp](s)
+}
+
+// ShortKeyInput is what shortKey is asked to do.
+type ShortKeyInput struct{}
+
+// ShortKeyIdempotentRequest is a request to shortKey under its key. Only a
+// constructor makes one.
+type ShortKeyIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey ShortKeyIdempotencyKey
+
+	in idempotency.Sealed[ShortKeyInput]
+}
+
+// NewShortKeyIdempotentRequest returns the request that asks for in under key.
+func NewShortKeyIdempotentRequest(key ShortKeyIdempotencyKey, in ShortKeyInput) ShortKeyIdempotentRequest {
+	return ShortKeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r ShortKeyIdempotentRequest) Input() ShortKeyInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r ShortKeyIdempotentRequest) Equal(other ShortKeyIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r ShortKeyIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r ShortKeyIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash.
+func (r ShortKeyIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *ShortKeyIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[ShortKeyOp, ShortKeyInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewShortKeyIdempotentRequest(key, in)
+	return nil
+}
+
 // tokenKeyOperation is what the document says of tokenKey.
 var tokenKeyOperation = idempotency.Operation{
 	ID:        "tokenKey",
@@ -643,8 +815,7 @@ func ParseTokenKeyIdempotencyKey(s string) (TokenKeyIdempotencyKey, error) {
 }
 
 // TokenKeyInput is what tokenKey is asked to do.
-type TokenKeyInput struct {
-}
+type TokenKeyInput struct{}
 
 // TokenKeyIdempotentRequest is a request to tokenKey under its key. Only a
 // constructor makes one.
@@ -811,8 +982,7 @@ func ParseUuidv7KeyIdempotencyKey(s string) (Uuidv7KeyIdempotencyKey, error) {
 }
 
 // Uuidv7KeyInput is what uuidv7Key is asked to do.
-type Uuidv7KeyInput struct {
-}
+type Uuidv7KeyInput struct{}
 
 // Uuidv7KeyIdempotentRequest is a request to uuidv7Key under its key. Only a
 // constructor makes one.
@@ -895,8 +1065,7 @@ func ParseWaitingIdempotencyKey(s string) (WaitingIdempotencyKey, error) {
 }
 
 // WaitingInput is what waiting is asked to do.
-type WaitingInput struct {
-}
+type WaitingInput struct{}
 
 // WaitingIdempotentRequest is a request to waiting under its key. Only a
 // constructor makes one.
@@ -969,6 +1138,12 @@ func (s idempotentServer[Tx]) Including(w http.ResponseWriter, r *http.Request) 
 	})
 }
 
+func (s idempotentServer[Tx]) JustRandomKey(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &justRandomKeyOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.JustRandomKey(w, r)
+	})
+}
+
 func (s idempotentServer[Tx]) KeepAll(w http.ResponseWriter, r *http.Request) {
 	s.edge.ServeHTTP(w, r, &keepAllOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.KeepAll(w, r)
@@ -984,6 +1159,12 @@ func (s idempotentServer[Tx]) PostNameless(w http.ResponseWriter, r *http.Reques
 func (s idempotentServer[Tx]) RawFingerprint(w http.ResponseWriter, r *http.Request) {
 	s.edge.ServeHTTP(w, r, &rawFingerprintOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.RawFingerprint(w, r)
+	})
+}
+
+func (s idempotentServer[Tx]) ShortKey(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &shortKeyOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.ShortKey(w, r)
 	})
 }
 
@@ -1024,7 +1205,9 @@ func (s idempotentStrict[Tx]) Excluding(ctx context.Context, request ExcludingRe
 	answer, err := s.edge.Run(ctx, &excludingOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
 		in := ExcludingInput{
 			Params: request.Params,
-			Body:   *request.Body,
+		}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.Excluding(ctx, tx, NewExcludingIdempotentRequest(idempotency.KeyOf[ExcludingOp](call), in))
 		if err != nil || resp == nil {
@@ -1061,8 +1244,9 @@ func (a idempotentAnswer) VisitFromConfigResponse(w http.ResponseWriter) error {
 
 func (s idempotentStrict[Tx]) Including(ctx context.Context, request IncludingRequestObject) (IncludingResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &includingOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
-		in := IncludingInput{
-			Body: *request.Body,
+		in := IncludingInput{}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.Including(ctx, tx, NewIncludingIdempotentRequest(idempotency.KeyOf[IncludingOp](call), in))
 		if err != nil || resp == nil {
@@ -1078,6 +1262,26 @@ func (s idempotentStrict[Tx]) Including(ctx context.Context, request IncludingRe
 
 // VisitIncludingResponse writes the stored answer.
 func (a idempotentAnswer) VisitIncludingResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
+
+func (s idempotentStrict[Tx]) JustRandomKey(ctx context.Context, request JustRandomKeyRequestObject) (JustRandomKeyResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &justRandomKeyOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
+		in := JustRandomKeyInput{}
+		resp, err := s.IdempotentServer.JustRandomKey(ctx, tx, NewJustRandomKeyIdempotentRequest(idempotency.KeyOf[JustRandomKeyOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitJustRandomKeyResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer{answer}, nil
+}
+
+// VisitJustRandomKeyResponse writes the stored answer.
+func (a idempotentAnswer) VisitJustRandomKeyResponse(w http.ResponseWriter) error {
+	return a.WriteTo(w)
+}
 
 func (s idempotentStrict[Tx]) KeepAll(ctx context.Context, request KeepAllRequestObject) (KeepAllResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &keepAllOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
@@ -1117,8 +1321,9 @@ func (a idempotentAnswer) VisitPostNamelessResponse(w http.ResponseWriter) error
 
 func (s idempotentStrict[Tx]) RawFingerprint(ctx context.Context, request RawFingerprintRequestObject) (RawFingerprintResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &rawFingerprintOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
-		in := RawFingerprintInput{
-			Body: *request.Body,
+		in := RawFingerprintInput{}
+		if request.Body != nil {
+			in.Body = *request.Body
 		}
 		resp, err := s.IdempotentServer.RawFingerprint(ctx, tx, NewRawFingerprintIdempotentRequest(idempotency.KeyOf[RawFingerprintOp](call), in))
 		if err != nil || resp == nil {
@@ -1136,6 +1341,24 @@ func (s idempotentStrict[Tx]) RawFingerprint(ctx context.Context, request RawFin
 func (a idempotentAnswer) VisitRawFingerprintResponse(w http.ResponseWriter) error {
 	return a.WriteTo(w)
 }
+
+func (s idempotentStrict[Tx]) ShortKey(ctx context.Context, request ShortKeyRequestObject) (ShortKeyResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &shortKeyOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
+		in := ShortKeyInput{}
+		resp, err := s.IdempotentServer.ShortKey(ctx, tx, NewShortKeyIdempotentRequest(idempotency.KeyOf[ShortKeyOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitShortKeyResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer{answer}, nil
+}
+
+// VisitShortKeyResponse writes the stored answer.
+func (a idempotentAnswer) VisitShortKeyResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
 
 func (s idempotentStrict[Tx]) TokenKey(ctx context.Context, request TokenKeyRequestObject) (TokenKeyResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &tokenKeyOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
