@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -57,6 +59,30 @@ func panicFreesKey[Tx any](s *suite[Tx]) {
 		s.wantNoRecord(req.Identity)
 	}
 	s.wantEffects("panicked", 0)
+	s.executes(s.Store, req, "second")
+	s.wantEffects("second", 1)
+}
+
+// A handler whose goroutine ends, as testing's FailNow ends it, leaves nothing
+// and a free key.
+//
+// Covers CTX-04.
+func goexitFreesKey[Tx any](s *suite[Tx]) {
+	req := request("k")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := s.Store.Execute(s.ctx, req, func(ctx context.Context, tx Tx) (idempotency.Response, error) {
+			if err := s.effect(ctx, tx, "ended"); err != nil {
+				s.Errorf("effect: %v", err)
+			}
+			runtime.Goexit()
+			return answer("ended"), nil
+		})
+		s.Errorf("Execute returned with error %v, want the goroutine to end", err)
+	})
+	wg.Wait()
+	s.wantNoRecord(req.Identity)
+	s.wantEffects("ended", 0)
 	s.executes(s.Store, req, "second")
 	s.wantEffects("second", 1)
 }

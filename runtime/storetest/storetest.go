@@ -81,6 +81,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 
 		{"ErrorFreesKey", errorFreesKey[Tx]},
 		{"PanicFreesKey", panicFreesKey[Tx]},
+		{"GoexitFreesKey", goexitFreesKey[Tx]},
 		{"FaultyHandler", faultyHandler[Tx](h)},
 		{"LateUseOfTransaction", lateUse[Tx]},
 		{"CancelledBefore", cancelledBefore[Tx]},
