@@ -112,6 +112,38 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The commands for migration tools make files that hold the table.
+func TestMigrationFiles(t *testing.T) {
+	t.Parallel()
+	workspace, err := filepath.Abs("../go.work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, sub := range []string{"migrations", "schema"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range blocks(t, "../docs/migrations.md") {
+		if b.lang != "sh" {
+			continue
+		}
+		cmd := exec.Command("sh", "-e", "-c", b.text)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOWORK="+workspace)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for _, file := range []string{"migrations/00007_idempotency.sql", "migrations/000007_idempotency.up.sql", "schema/idempotency.sql"} {
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || !strings.Contains(string(data), "CREATE TABLE idempotency_records") {
+			t.Errorf("%s: %v\n%s", file, err, data)
+		}
+	}
+}
+
 // Each console block of a README prints what it says when its curl lines run
 // against a fresh server of the SQLite example.
 func TestConsole(t *testing.T) {
