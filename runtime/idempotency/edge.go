@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -342,25 +343,36 @@ func (a *attempt[Tx]) run(ctx context.Context, tx Tx) (Response, error) {
 	if a.rec.overflow {
 		return Response{}, &Error{Code: CodeResponseTooLarge, Detail: fmt.Sprintf("the answer has more than %d bytes; nothing was kept", a.rec.limit)}
 	}
+	response := a.rec.response()
+	if err == nil {
+		err = checkLength(response)
+	}
 	if err != nil {
 		a.failed = &handlerError{err}
 		return Response{}, a.failed
 	}
-	response := a.rec.response()
 	a.answer = Answer{response: response}
 	if a.call.op.Releases(response.Status) {
 		return Response{}, errReleased
 	}
 	if _, ok := response.Header["Cache-Control"]; !ok {
-		response.Header["Cache-Control"] = noStore
+		// Neither this answer nor a replay of it belongs into a shared cache
+		// (RFC 9111 section 5.2.2.5) if the handler does not say so.
+		response.Header["Cache-Control"] = []string{"no-store"}
 	}
 	response.Header = a.options.unstored.without(response.Header)
 	return response, nil
 }
 
-// noStore keeps answers and replays out of shared caches (RFC 9111 section
-// 5.2.2.5) where the handler does not say otherwise.
-var noStore = []string{"no-store"}
+// checkLength refuses an answer that is not as long as it says (RFC 9110
+// section 8.6), such as one copied from a source that was cut.
+func checkLength(r Response) error {
+	declared := r.Header["Content-Length"]
+	if len(declared) > 0 && declared[0] != strconv.Itoa(len(r.Body)) {
+		return fmt.Errorf("idempotency: the answer's Content-Length is %s, its body has %d bytes; nothing was kept", declared[0], len(r.Body))
+	}
+	return nil
+}
 
 // Answer is what a request is answered: the handler's answer, a stored one, or
 // a refusal.

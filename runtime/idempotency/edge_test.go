@@ -870,6 +870,50 @@ func TestUnstoredHeadersInAnyCase(t *testing.T) {
 	}
 }
 
+// Who changes the headers of one answer on their way out changes no other.
+func TestAnswersShareNoHeaders(t *testing.T) {
+	t.Parallel()
+	edge := idempotency.NewEdge[struct{}](memstore.New(), idempotency.Unscoped)
+	for _, key := range []string{"a", "b", "b"} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/pay", nil)
+		r.Header.Set("Idempotency-Key", key)
+		edge.ServeHTTP(w, r, &payOperation, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := edge.Run(r.Context(), &payOperation, func(context.Context, struct{}, *idempotency.Call) (idempotency.Visit, error) {
+				return answers(201, "")(nil, nil)
+			})
+			if err == nil {
+				err = answer.WriteTo(w)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		control := w.Header()["Cache-Control"]
+		if len(control) != 1 || control[0] != "no-store" {
+			t.Errorf("%s: Cache-Control %q", key, control)
+		}
+		control[0] = "public"
+	}
+}
+
+// An answer that is not as long as it says is not kept: the client could not
+// have read it.
+func TestDeclaredLength(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[string]int{"4": 201, "5": http.StatusTeapot, "3": http.StatusTeapot} {
+		s := serve(t, payOperation, answers(201, "body", "Content-Length", length))
+		for range 2 {
+			if r := s.send(t, `{}`); r.status != want || want == 201 && r.body != "body" {
+				t.Errorf("Content-Length %s: %+v", length, r)
+			}
+		}
+		if runs := s.runs.Load(); (runs == 1) != (want == 201) {
+			t.Errorf("Content-Length %s: %d runs", length, runs)
+		}
+	}
+}
+
 // A scope that a database cannot keep as text says as little as none.
 // Covers SEC-02.
 func TestScopeIsText(t *testing.T) {

@@ -56,7 +56,8 @@ type Event struct {
 }
 
 // Observer is told of every request to a marked operation whose parameters
-// oapi-codegen could bind, once, after its answer is written. It runs on the request's goroutine and must not block.
+// oapi-codegen could bind, once, after its answer is written. It runs on the
+// request's goroutine and must not block.
 type Observer func(ctx context.Context, e Event)
 
 func both(a, b Observer) Observer {
@@ -68,8 +69,8 @@ func both(a, b Observer) Observer {
 
 // LogTo returns an [Observer] that writes one record for each request: failed
 // handlers, unavailable and outcome_unknown as errors, refusals and released
-// answers as warnings, the rest at level info. Of the key only its record's id appears,
-// the hexadecimal primary key of the stored row.
+// answers as warnings, the rest at level info. Of the key only its record's id
+// appears, the hexadecimal primary key of the stored row.
 func LogTo(logger *slog.Logger) Observer {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelInfo

@@ -141,13 +141,13 @@ func (r Request) Matches(stored []byte) bool {
 // or a deadlock. It becomes false once work has called [NoRerun].
 func (r Request) MayRerun() bool { return r.call == nil || !r.call.noRerun.Load() }
 
-// MaxKeyAhead is how far ahead of the store's clock a UUIDv7 key may be.
-const MaxKeyAhead = 5 * time.Minute
+// maxKeyAhead is how far ahead of the store's clock a UUIDv7 key may be.
+const maxKeyAhead = 5 * time.Minute
 
 // CheckAge judges a key for which no record was found by its own time, given
 // the store's clock. It returns nil unless KeyHasTime is set; [ErrExpired] for
 // a key older than Retention, whose record may be gone, so that it is never
-// silently executed again; and [ErrKeyInvalid] for one more than [MaxKeyAhead]
+// silently executed again; and [ErrKeyInvalid] for one more than 5 minutes
 // ahead of now.
 func (r Request) CheckAge(now time.Time) error {
 	if !r.KeyHasTime {
@@ -161,7 +161,7 @@ func (r Request) CheckAge(now time.Time) error {
 	switch {
 	case age > r.Retention:
 		return &Error{Code: CodeKeyExpired, Detail: "the key is older than the time its answer is kept; check what became of the first request, then use a new key"}
-	case age < -MaxKeyAhead:
+	case age < -maxKeyAhead:
 		return &Error{Code: CodeKeyInvalid, Detail: "the key's time lies more than 5 minutes ahead; check the clock of the machine that made it"}
 	}
 	return nil
