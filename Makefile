@@ -48,7 +48,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s)
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | while IFS=: read -r file func; do \
 		dir=$$(dirname "$$file"); target=$${func#func }; \
 		echo "fuzz $$dir $$target"; \
-		go -C "$$dir" test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . </dev/null || exit 1; \
+		go -C "$$dir" test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x . </dev/null || exit 1; \
 	done
 
 .PHONY: generate

@@ -17,6 +17,9 @@ func (c Config) RunCommand(ctx context.Context, stdout, stderr io.Writer) error 
 	if len(c.Command) == 0 {
 		return nil
 	}
+	if err := c.refuseForeignOutput(); err != nil {
+		return err
+	}
 	if _, err := Operations(c); err != nil {
 		return err
 	}

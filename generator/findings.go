@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
@@ -21,6 +22,12 @@ func (f Findings) Error() string {
 		lines[i] = d.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Unreadable reports whether a file that the run needs could not be read, so
+// that the findings say nothing of what is in it.
+func (f Findings) Unreadable() bool {
+	return slices.ContainsFunc(f, func(d Diagnostic) bool { return d.Code == diag.Unreadable })
 }
 
 // asError returns the findings as an error if one of them is one.

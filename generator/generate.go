@@ -8,6 +8,8 @@ package generator
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,6 +44,9 @@ func (c Config) load() (*spec.Document, diag.List) {
 // changed. The same input gives the same bytes on every machine. Its errors
 // are [Findings], all that the run has found, or the context's.
 func Generate(ctx context.Context, c Config) (Result, error) {
+	if err := c.refuseForeignOutput(); err != nil {
+		return Result{}, err
+	}
 	doc, findings := c.load()
 	if findings.HasErrors() {
 		return Result{}, asError(findings)
@@ -92,6 +97,22 @@ func Generate(ctx context.Context, c Config) (Result, error) {
 	result.Files = append(result.Files, File{Path: c.Output, Content: content, ours: templates.Written})
 	result.Warnings = Findings(findings.Sorted())
 	return result, nil
+}
+
+// refuseForeignOutput returns a finding if there is an output file that idemgen
+// did not write. It comes first: what such a file declares is a part of the
+// package, and would collide with all that is generated.
+func (c Config) refuseForeignOutput() error {
+	pos := diag.Pos{File: diag.FileName(c.Output)}
+	src, err := os.ReadFile(c.Output)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && templates.Written(src):
+		return nil
+	case err != nil:
+		return asError(diag.List{diag.Errorf(pos, diag.Unreadable, "cannot be read: %v", diag.Reason(err))})
+	}
+	return asError(diag.List{diag.Errorf(pos, "foreign-file",
+		"was not written by idemgen and is not replaced; rename it, or write another output name in %s", diag.FileName(c.File))})
 }
 
 // leftovers finds files of idemgen in the package that this config does not

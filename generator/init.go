@@ -235,7 +235,6 @@ func (s *starter) writeOapiConfig() {
 output: api.gen.go
 generate:
   models: true
-  client: true
   strict-server: true
   std-http-server: true # or chi-server, gorilla-server
 `, s.goName()), "a config for oapi-codegen, which idemgen runs")
@@ -346,7 +345,11 @@ func (s *starter) next(doc *spec.Document) {
 		s.start.Next = append(s.start.Next, fmt.Sprintf("mark an operation: write x-idempotent: true beside its responses in %s, or name it under operations in %s",
 			diag.FileName(s.document), diag.FileName(filepath.Join(s.dir, configName))))
 	}
+	if s.version == "latest" {
+		s.start.Next = append(s.start.Next, "write a released version in place of latest in the go:generate line, so that every machine generates the same code")
+	}
 	s.start.Next = append(s.start.Next,
 		"run go generate, then go get github.com/idemgen/idemgen/runtime and go mod tidy",
-		"implement IdempotentServer, and keep idemgen -check in CI")
+		"implement IdempotentServer; with var _ IdempotentServer[pgx.Tx] = service{} the compiler names a missing method (pgx.Tx is the store's transaction, service your type)",
+		"keep idemgen -check in CI")
 }

@@ -55,7 +55,7 @@ func (o *outcome) generate(ctx context.Context) int {
 		if writes {
 			err = config.RunCommand(ctx, o.inv.stderr, o.inv.stderr)
 		} else {
-			o.notes = append(o.notes, "the oapi-codegen command is not run here; its output is taken as it is")
+			o.notes = append(o.notes, "the oapi-codegen command is not run here, and its output is taken as it is; to check that too, use go generate ./... && git diff --exit-code")
 		}
 		if err != nil {
 			return o.fail(err)
@@ -92,7 +92,7 @@ func (o *outcome) fail(err error) int {
 	var findings generator.Findings
 	if errors.As(err, &findings) {
 		o.findings = append(o.findings, findings...)
-		return exitFindings
+		return exitCode(findings)
 	}
 	o.err = err
 	return exitUsage

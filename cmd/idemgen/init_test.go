@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/idemgen/idemgen/generator"
 )
 
 func read(t *testing.T, dir, name string) string {
@@ -35,6 +39,14 @@ func TestInitEmptyModule(t *testing.T) {
 	}
 	if got := read(t, api, "generate.go"); got != "package api\n\n//go:generate go run github.com/idemgen/idemgen/cmd/idemgen@latest\n" {
 		t.Errorf("generate.go: %s", got)
+	}
+	if oapi := read(t, api, "oapi-codegen.yaml"); strings.Contains(oapi, "client") {
+		t.Errorf("oapi-codegen.yaml asks for a client, which nothing uses:\n%s", oapi)
+	}
+	for _, step := range []string{"released version in place of latest", "var _ IdempotentServer[pgx.Tx] = service{}"} {
+		if !strings.Contains(stdout, step) {
+			t.Errorf("the next steps do not name %q:\n%s", step, stdout)
+		}
 	}
 	if stdout, stderr, code := idemgen("-config", configOf(api)); code != exitDone || !strings.Contains(stdout, "1 of 2 operations protected") {
 		t.Errorf("generate after init: exit %d\n%s%s", code, stdout, stderr)
@@ -140,5 +152,25 @@ func TestInitRefuses(t *testing.T) {
 				t.Error("a file was touched")
 			}
 		})
+	}
+}
+
+// A released idemgen pins itself.
+func TestInitPins(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", document)
+	start, err := generator.Init(dir, "", "v0.1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(start.Files, func(f generator.File) bool {
+		return bytes.Contains(f.Content, []byte("cmd/idemgen@v0.1.0\n"))
+	}) {
+		t.Errorf("no file runs v0.1.0: %v", start.Done)
+	}
+	if next := strings.Join(start.Next, "\n"); strings.Contains(next, "latest in") {
+		t.Errorf("the next steps ask for a version:\n%s", next)
 	}
 }

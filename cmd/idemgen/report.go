@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/idemgen/idemgen/generator"
@@ -109,7 +111,7 @@ func (o *outcome) github() {
 	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	for _, d := range o.findings {
-		place := "file=" + property.Replace(d.File)
+		place := "file=" + property.Replace(repositoryPath(d.File))
 		if d.Line > 0 {
 			place += fmt.Sprintf(",line=%d", d.Line)
 		}
@@ -119,6 +121,24 @@ func (o *outcome) github() {
 		fmt.Fprintf(o.inv.stdout, "::%s %s,title=%s::%s\n", level(d), place, property.Replace(d.Code), data.Replace(d.Message))
 	}
 	o.summary()
+}
+
+// repositoryPath is the name of a file as annotations need it: relative to the
+// root of its git repository, or as it is where there is none.
+func repositoryPath(name string) string {
+	path, err := filepath.Abs(filepath.FromSlash(name))
+	if err != nil {
+		return name
+	}
+	for root := path; root != filepath.Dir(root); root = filepath.Dir(root) {
+		if _, err := os.Lstat(filepath.Join(root, ".git")); err != nil {
+			continue
+		}
+		if rel, err := filepath.Rel(root, path); err == nil {
+			return filepath.ToSlash(rel)
+		}
+	}
+	return name
 }
 
 func level(d generator.Diagnostic) string {

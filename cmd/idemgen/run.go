@@ -51,14 +51,24 @@ var commands = []command{
 	{"version", "Usage: idemgen version\n\nPrints the version of idemgen.\n", func(*invocation, *flag.FlagSet) {}, printVersion},
 }
 
+// spellings are flags that people try in place of a command.
+var spellings = map[string]string{
+	"-h": "help", "-help": "help", "--help": "help",
+	"-version": "version", "--version": "version",
+}
+
 // run is the whole program but for the exit. Standard input is not read.
 func run(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
 	name := "generate"
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		name, args = args[0], args[1:]
+	if len(args) > 0 {
+		if meant, ok := spellings[args[0]]; ok {
+			name, args = meant, args[1:]
+		} else if !strings.HasPrefix(args[0], "-") {
+			name, args = args[0], args[1:]
+		}
 	}
 	if name == "help" {
 		return help(args, stdout, stderr)
@@ -124,9 +134,17 @@ func (inv *invocation) fail(err error) int {
 	var findings generator.Findings
 	if errors.As(err, &findings) {
 		fmt.Fprintln(inv.stderr, findings)
-		return exitFindings
+		return exitCode(findings)
 	}
 	return inv.failf("%v", err)
+}
+
+// exitCode tells a file that cannot be read from one that is wrong.
+func exitCode(findings generator.Findings) int {
+	if findings.Unreadable() {
+		return exitUsage
+	}
+	return exitFindings
 }
 
 // noArguments refuses what stands behind the flags.

@@ -57,6 +57,9 @@ func (d Diagnostic) String() string {
 	return d.Pos.String() + ": " + msg
 }
 
+// Unreadable is the code of a file that cannot be read.
+const Unreadable = "file-unreadable"
+
 // Errorf returns an error finding.
 func Errorf(pos Pos, code, format string, args ...any) Diagnostic {
 	return Diagnostic{Pos: pos, Code: code, Message: printable(fmt.Sprintf(format, args...))}

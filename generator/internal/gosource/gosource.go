@@ -130,7 +130,7 @@ func (l *loader) parse(overlay map[string][]byte) {
 	sources := make(map[string][]byte)
 	entries, err := os.ReadDir(l.dir)
 	if err != nil && (len(overlay) == 0 || !os.IsNotExist(err)) {
-		l.errorf(l.dirPos(), "go-unreadable", "cannot read the package directory: %v", diag.Reason(err))
+		l.errorf(l.dirPos(), diag.Unreadable, "cannot read the package directory: %v", diag.Reason(err))
 		return
 	}
 	for _, e := range entries {
@@ -140,7 +140,7 @@ func (l *loader) parse(overlay map[string][]byte) {
 		}
 		src, err := os.ReadFile(filepath.Join(l.dir, name))
 		if err != nil {
-			l.errorf(l.filePos(name), "go-unreadable", "cannot read the file: %v", diag.Reason(err))
+			l.errorf(l.filePos(name), diag.Unreadable, "cannot read the file: %v", diag.Reason(err))
 			continue
 		}
 		sources[name] = src

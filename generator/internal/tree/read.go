@@ -30,7 +30,7 @@ const (
 func Read(path string) (*File, diag.List) {
 	data, err := ReadBytes(path)
 	if err != nil {
-		return nil, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(path)}, "file-unreadable", "%v", err)}
+		return nil, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(path)}, diag.Unreadable, "%v", err)}
 	}
 	return parse(path, data, strings.EqualFold(filepath.Ext(path), ".json"))
 }

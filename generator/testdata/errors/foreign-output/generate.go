@@ -1,0 +1,4 @@
+// Package foreign is written by hand.
+package foreign
+
+type CreatePaymentOp struct{}
