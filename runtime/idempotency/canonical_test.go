@@ -343,7 +343,7 @@ func sameValue(a, b reflect.Value) bool {
 	}
 	switch a.Kind() {
 	case reflect.String:
-		if _, ok := a.Interface().(json.Number); ok {
+		if _, ok := reflect.TypeAssert[json.Number](a); ok {
 			return sameNumber(a.String(), b.String())
 		}
 		return a.String() == b.String()

@@ -44,7 +44,7 @@ func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ct
 	var zero T
 	switch {
 	case err != nil:
-		if own, is := err.(*handlerError); is && own == failed {
+		if own := handlersOwn(err); own != nil && own == failed {
 			err = own.err
 		}
 		return zero, false, err

@@ -31,7 +31,7 @@ func TestDo(t *testing.T) {
 			return receipt{ID: runs}, nil
 		})
 	}
-	if _, _, err := deliver("m1", "fail"); err != errShip {
+	if _, _, err := deliver("m1", "fail"); err != errShip { //nolint:errorlint // as it was, not wrapped
 		t.Errorf("the function's error comes back as %v", err)
 	}
 	if v, replayed, err := deliver("m1", "a"); v.ID != 2 || replayed || err != nil {

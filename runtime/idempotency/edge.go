@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -221,10 +222,10 @@ func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context
 		}
 		call.report(outcome, nil)
 		return &a.answer, nil
-	case err == errReleased:
+	case errors.Is(err, errReleased):
 		return &a.answer, nil
 	}
-	if own, is := err.(*handlerError); is && own == a.failed {
+	if own := handlersOwn(err); own != nil && own == a.failed {
 		call.report(OutcomeReleased, own.err)
 		return nil, own.err
 	}
@@ -301,8 +302,7 @@ func (e *Edge[Tx]) wait(ctx context.Context, req Request, upTo time.Duration, wo
 // isInFlight reports whether the store says that another attempt is running;
 // a handler may have its own reasons to return such an error.
 func isInFlight(err error) bool {
-	_, own := err.(*handlerError)
-	return !own && errors.Is(err, ErrInFlight)
+	return handlersOwn(err) == nil && errors.Is(err, ErrInFlight)
 }
 
 // attempt is the work that Run gives to the store: it captures the handler's
@@ -325,6 +325,13 @@ type handlerError struct{ err error }
 
 func (e *handlerError) Error() string { return e.err.Error() }
 func (e *handlerError) Unwrap() error { return e.err }
+
+// handlersOwn returns err if it is a handler's own, as the store hands it back,
+// and nil if it is the store's.
+func handlersOwn(err error) *handlerError {
+	own, _ := err.(*handlerError) //nolint:errorlint // one that is wrapped is another call's
+	return own
+}
 
 func (a *attempt[Tx]) run(ctx context.Context, tx Tx) (Response, error) {
 	visit, err := a.work(ctx, tx, a.call)
@@ -389,12 +396,10 @@ type Answer struct {
 func (a *Answer) WriteTo(w http.ResponseWriter) error {
 	if a.refusal != nil {
 		a.write(w, a.request, newProblem(a.refusal))
-		return nil
+		return nil //nolint:nilerr // the refusal is the answer
 	}
 	h := w.Header()
-	for name, values := range a.response.Header {
-		h[name] = values
-	}
+	maps.Copy(h, a.response.Header)
 	if a.replayHeader != "" {
 		h[a.replayHeader] = []string{"true"}
 	}

@@ -70,7 +70,7 @@ func serveOn(t *testing.T, store idempotency.Store[struct{}], op idempotency.Ope
 			}
 		})
 	}))
-	s.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(io.Discard, nil), slog.LevelError)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -711,7 +711,7 @@ func TestProblemWriter(t *testing.T) {
 	t.Parallel()
 	s := serve(t, payOperation, answers(201, "{}"), idempotency.WithProblemWriter(func(w http.ResponseWriter, r *http.Request, p idempotency.Problem) {
 		w.Header().Set("X-Path", r.URL.Path)
-		http.Error(w, string(p.Code), 418)
+		http.Error(w, string(p.Code), http.StatusTeapot)
 	}), idempotency.WithReplayHeader("idempotency-hit"))
 	if r := s.send(t, `{}`, "Idempotency-Key", ""); r.status != 418 || r.body != "key_invalid\n" || r.header.Get("X-Path") != "/pay" {
 		t.Errorf("%+v", r)

@@ -44,7 +44,7 @@ func computeFingerprint(version byte, op *Operation, in fingerprintInput) (Finge
 	if version != fingerprintVersion {
 		return Fingerprint{}, fmt.Errorf("idempotency: fingerprint version %d is not known to this release", version)
 	}
-	s := fingerprintScratches.Get().(*fingerprintScratch)
+	s := fingerprintScratches.Get().(*fingerprintScratch) //nolint:forcetypeassert // it holds nothing else
 	defer func() {
 		if len(in.Body) <= 16<<10 { // else it has grown too large to be kept
 			fingerprintScratches.Put(s)

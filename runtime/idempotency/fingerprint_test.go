@@ -649,7 +649,7 @@ func readParts(body string) (parts []part, err error) {
 	}
 	for r := multipart.NewReader(strings.NewReader(body), "b"); ; {
 		p, err := r.NextPart()
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // one that is wrapped means that the last boundary is missing
 			return parts, nil
 		}
 		if err != nil {

@@ -165,7 +165,7 @@ type Sealed[In any] struct {
 }
 
 // Seal wraps the input of a request that is sent under key.
-func Seal[Op OpType, In any](key Key[Op], in In) Sealed[In] {
+func Seal[Op OpType, In any](_ Key[Op], in In) Sealed[In] {
 	return Sealed[In]{in: in}
 }
 
