@@ -82,7 +82,31 @@ func (d sqlite) verify(ctx context.Context, db *sql.DB, c config) error {
 			return err
 		}
 	}
+	if c.reader != db {
+		if err := verifySQLiteReader(ctx, first, c.reader); err != nil {
+			return err
+		}
+	}
 	return verifySQLiteTable(ctx, first, c.table)
+}
+
+// sqliteFile asks for the absolute path of a connection's file, "" in memory.
+const sqliteFile = `SELECT file FROM pragma_database_list WHERE name = 'main'`
+
+// verifySQLiteReader refuses a reader on another file, such as a copy, which
+// can hold records that are no longer so.
+func verifySQLiteReader(ctx context.Context, conn *sql.Conn, reader *sql.DB) error {
+	var ours, theirs string
+	if err := conn.QueryRowContext(ctx, sqliteFile).Scan(&ours); err != nil {
+		return fmt.Errorf("sqlstore: %s: %w", sqliteFile, err)
+	}
+	if err := reader.QueryRowContext(ctx, sqliteFile).Scan(&theirs); err != nil {
+		return fmt.Errorf("sqlstore: the reader's file is not known: %w", err)
+	}
+	if ours != theirs {
+		return fmt.Errorf("sqlstore: the reader's file is %s, the store's is %s: open the reader on the same database", theirs, ours)
+	}
+	return nil
 }
 
 func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c config) error {
@@ -92,7 +116,7 @@ func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c conf
 		query string
 		into  any
 	}{
-		{`SELECT file FROM pragma_database_list WHERE name = 'main'`, &file},
+		{sqliteFile, &file},
 		{`PRAGMA journal_mode`, &journal},
 		{`PRAGMA synchronous`, &synchronous},
 		{`PRAGMA busy_timeout`, &busyTimeout},

@@ -67,11 +67,11 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	if err := checkTable(c.table); err != nil {
 		return nil, err
 	}
-	if err := d.verify(ctx, db, c); err != nil {
-		return nil, err
-	}
 	if c.reader == nil {
 		c.reader = db
+	}
+	if err := d.verify(ctx, db, c); err != nil {
+		return nil, err
 	}
 	texts := d.statements(c.table)
 	stmts, err := prepare(ctx, db, c.reader, texts)

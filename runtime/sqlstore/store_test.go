@@ -97,9 +97,15 @@ func TestNewRefusesOtherReader(t *testing.T) {
 	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 1)
 	prepare(t, db)
 	other := openDB(t, filepath.Join(t.TempDir(), "other.db"), wal, 1)
-	if _, err := sqlstore.New(t.Context(), db, sqlstore.SQLite, sqlstore.WithReader(other)); err == nil || !strings.Contains(err.Error(), "on the same database") {
-		t.Errorf("error %v, want a refusal", err)
+	refused := func(what string) {
+		t.Helper()
+		if _, err := sqlstore.New(t.Context(), db, sqlstore.SQLite, sqlstore.WithReader(other)); err == nil || !strings.Contains(err.Error(), "on the same database") {
+			t.Errorf("%s: error %v, want a refusal", what, err)
+		}
 	}
+	refused("no table")
+	prepare(t, other) // as a copy of the database has it
+	refused("a table of its own")
 }
 
 // Migrate may be run again and by many at once, under any name.
