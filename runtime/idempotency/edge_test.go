@@ -701,8 +701,17 @@ func TestUndecodable(t *testing.T) {
 	if o := s.outcome(t); o != idempotency.OutcomeInvalid {
 		t.Errorf("outcome %s", o)
 	}
-	if _, err := store.Lookup(t.Context(), idempotency.Identity{Scope: "x", Operation: "pay", Key: "k1"}); !errors.Is(err, idempotency.ErrNotFound) {
-		t.Error(err)
+	scope, err := idempotency.ScopeByHeader("X-Api-Key")(t.Context(), http.Header{"X-Api-Key": {"alice"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := idempotency.Identity{Scope: scope, Operation: "pay", Key: "k1"}
+	if _, err := store.Lookup(t.Context(), id); !errors.Is(err, idempotency.ErrNotFound) {
+		t.Errorf("the refusal was stored: %v", err)
+	}
+	s.send(t, `{}`)
+	if _, err := store.Lookup(t.Context(), id); err != nil {
+		t.Errorf("the next attempt is not looked for where it is: %v", err)
 	}
 }
 
