@@ -48,7 +48,12 @@ func (c *Call) reported() (Outcome, error) {
 func (c *Call) Body() io.Reader { return bytes.NewReader(c.body) }
 
 // ContentType returns the request's Content-Type as it was sent.
-func (c *Call) ContentType() string { return c.request.Header.Get("Content-Type") }
+func (c *Call) ContentType() string {
+	if lines := c.request.Header["Content-Type"]; len(lines) > 0 {
+		return lines[0]
+	}
+	return ""
+}
 
 // fingerprint returns the fingerprint of the request under a version.
 func (c *Call) fingerprint(version byte) (Fingerprint, error) {
