@@ -15,6 +15,13 @@
 // fingerprint is never coarser than the handler's view: two requests that a
 // handler reading its typed request can tell apart never share one.
 //
+// What a server's author types are [Scope], [ScopeByHeader] or [Unscoped], the
+// options that begin with With, [LogTo], [RunSweeper] and [NoRerun]; a
+// consumer's author types [Do], [Request], [Identity] and [FingerprintOf].
+// [Edge], [Call], [Answer], [Visit], [Sealed] and the functions that take them
+// are for generated code, and [Store], [Keeper], [Work] and [Result] for the
+// authors of stores.
+//
 // The words used throughout: a key is what the caller sends, a scope says who
 // the caller is, a claim is the attempt to be the one that runs, a replay is a
 // stored answer sent again, a mismatch is another request under a used key,
