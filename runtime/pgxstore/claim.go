@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,11 +14,13 @@ import (
 // end, on the one connection that a request holds.
 type attempt struct {
 	*Store
-	conn *pgxpool.Conn
-	pc   *pgconn.PgConn
+	conn    *pgxpool.Conn
+	pc      *pgconn.PgConn
+	claimBy time.Time // when the claim must be answered
+	id      [16]byte
+	hash    int64
 
 	held     bool    // the claim is ours
-	seen     bool    // no claim was made because a live record is there
 	began    [8]byte // now() in the transaction, as the server sent it
 	readOnly bool
 	record   *record // what was found, live or expired
@@ -32,18 +33,19 @@ type conflict struct{ err error }
 func (c *conflict) Error() string { return c.err.Error() }
 func (c *conflict) Unwrap() error { return c.err }
 
-// connect takes a connection out of the pool, and says until when the claim
-// must be answered. Every attempt ends with [attempt.rollback] or
-// [attempt.done].
-func (s *Store) connect(ctx context.Context) (*attempt, time.Time, error) {
+// connect takes a connection out of the pool for an attempt at id. Every
+// attempt ends with [attempt.rollback] or [attempt.done].
+func (s *Store) connect(ctx context.Context, id idempotency.Identity) (*attempt, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
 	defer cancel()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return nil, time.Time{}, unavailable("no database connection could be had", err)
+		return nil, unavailable("no database connection could be had", err)
 	}
-	deadline, _ := ctx.Deadline()
-	return &attempt{Store: s, conn: conn, pc: conn.Conn().PgConn()}, deadline, nil
+	a := &attempt{Store: s, conn: conn, pc: conn.Conn().PgConn()}
+	a.claimBy, _ = ctx.Deadline()
+	a.id, a.hash = id.Hash()
+	return a, nil
 }
 
 // done gives the connection back. The pool closes one that is not idle.
@@ -67,23 +69,54 @@ func (a *attempt) rollback() {
 // finishBy is when a commit or rollback that starts now must be answered.
 func (a *attempt) finishBy() time.Time { return time.Now().Add(a.cfg.finishTimeout) }
 
-// claim begins a transaction, tries to take the claim of id and reads its
+// recall reads the record, by itself, if this process has seen it lately, and
+// reports whether it is live: then a replay needs no transaction. Whatever
+// else is the case the claim finds out.
+func (a *attempt) recall() bool {
+	if !a.recent.has(a.hash) || !sessionOf(a.pc).known {
+		return false
+	}
+	if _, _, err := pipeline(a.pc, a.claimBy, a.sql.row.with(a.id[:]).into(a.found)); err == nil && a.live() {
+		return true
+	}
+	a.record = nil
+	a.recent.remove(a.hash)
+	return false
+}
+
+// replay answers req from the live record. Where that takes no more than a
+// rollback, nobody waits for it.
+func (a *attempt) replay(req idempotency.Request) (idempotency.Result, error) {
+	resp, err := a.record.answer(req)
+	switch {
+	case err != nil:
+		a.rollback()
+		return idempotency.Result{}, err
+	case a.pc.TxStatus() == 'I':
+		a.done()
+	default:
+		go a.rollback() // each holds a connection of the pool, so there are never many
+	}
+	a.recent.add(a.hash)
+	return idempotency.Result{Response: resp, Replayed: true}, nil
+}
+
+// claim begins a transaction, tries to take the claim and reads the
 // record: one round trip. It does not judge what it finds. Where advisory
-// locks work, the claim is such a lock, which is not asked for if there is a
-// live record; elsewhere it is a row that nobody else can see yet, for which a
-// second claim waits a moment.
+// locks work, the claim is such a lock; elsewhere it is a row that nobody else
+// can see yet, for which a second claim waits a moment.
 //
 // The record is read by a statement of its own: one that took the lock and
 // read in one go could miss a record committed in between.
-func (a *attempt) claim(deadline time.Time, id idempotency.Identity) error {
-	hash, lock := id.Hash()
-	row := a.sql.row.with(hash[:]).into(a.found)
+func (a *attempt) claim() error {
+	id := a.id[:]
+	row := a.sql.row.with(id).into(a.found)
 	var err error
 	if a.insertFirst {
-		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
-			a.sql.hold.with(hash[:]), a.sql.reserve.with(hash[:]), a.sql.restore.with(), row)
+		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
+			a.sql.hold.with(id), a.sql.reserve.with(id), a.sql.restore.with(), row)
 	} else {
-		_, _, err = pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enter.with(encodeInt8(lock^a.space), hash[:]).into(a.entered), row)
+		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enter.with(encodeInt8(a.hash^a.space)).into(a.entered), row)
 	}
 	switch {
 	case state(err) == stateLockTimeout:
@@ -93,24 +126,18 @@ func (a *attempt) claim(deadline time.Time, id idempotency.Identity) error {
 		return &conflict{err}
 	case err != nil:
 		return unavailable("the key could not be claimed", err)
-	case a.seen && !a.live():
-		return &conflict{errVanished}
 	case a.readOnly:
 		return unavailable("the database takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary", nil)
 	}
 	return nil
 }
 
-// errVanished says that a record was released or swept while it was claimed.
-var errVanished = errors.New("the record was deleted at this moment")
-
 // entered takes the row of an enter statement.
 func (a *attempt) entered(v [][]byte) error {
-	if len(v) < 4 || len(v[0]) > 1 || len(v[1]) != 8 || len(v[2]) != 1 || len(v[3]) != 4 {
+	if len(v) < 4 || len(v[0]) != 1 || len(v[1]) != 8 || len(v[2]) != 1 || len(v[3]) != 4 {
 		return errProtocol
 	}
-	a.seen = len(v[0]) == 0 // null
-	a.held = !a.seen && v[0][0] == 1
+	a.held = v[0][0] == 1
 	copy(a.began[:], v[1])
 	a.readOnly = v[2][0] == 1
 	sessionOf(a.pc).met(a.pc, decodeUint4(v[3]))
@@ -118,8 +145,8 @@ func (a *attempt) entered(v [][]byte) error {
 }
 
 // begin begins a transaction without a claim.
-func (a *attempt) begin(deadline time.Time) error {
-	_, _, err := pipeline(a.pc, deadline, a.sql.begin.with(), a.sql.enterPlain.with().into(a.entered))
+func (a *attempt) begin() error {
+	_, _, err := pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enterPlain.with().into(a.entered))
 	if err != nil {
 		return unavailable("no transaction could be begun", err)
 	}

@@ -39,14 +39,14 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 		a.rollback()
 		return idempotency.Result{}, fmt.Errorf("pgxstore: %s: the answer's status is %d; nothing is kept", req.Operation, resp.Status)
 	}
-	id := req.ID()
+	id := a.id[:]
 	header := idempotency.MarshalHeader(resp.Header)
 	statements := make([]bound, 0, 3)
 	if a.record != nil { // expired
-		statements = append(statements, a.sql.remove.with(id[:]))
+		statements = append(statements, a.sql.remove.with(id))
 	}
 	statements = append(statements,
-		a.sql.insert.with(id[:], encodeInterval(req.Retention), a.began[:], encodeInt2(resp.Status),
+		a.sql.insert.with(id, encodeInterval(req.Retention), a.began[:], encodeInt2(resp.Status),
 			[]byte(req.Scope), []byte(req.Operation), []byte(req.Key), req.Fingerprint[:], header, nonNil(resp.Body)),
 		a.sql.commit.with())
 
@@ -54,6 +54,7 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 	a.rollback() // what is left of the transaction, if anything is
 	switch {
 	case err == nil && tag == "COMMIT":
+		a.recent.add(a.hash)
 		return idempotency.Result{Response: resp}, nil
 	case err == nil:
 		return idempotency.Result{}, fmt.Errorf("pgxstore: the server answered COMMIT with %s: nothing is kept", tag)

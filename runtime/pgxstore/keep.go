@@ -11,13 +11,12 @@ import (
 
 // Lookup implements [idempotency.Keeper].
 func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
-	a, deadline, err := s.connect(ctx)
+	a, err := s.connect(ctx, id)
 	if err != nil {
 		return idempotency.Record{}, err
 	}
 	defer a.done()
-	hash := id.ID()
-	if _, _, err := pipeline(a.pc, deadline, s.sql.row.with(hash[:]).into(a.found)); err != nil {
+	if _, _, err := pipeline(a.pc, a.claimBy, s.sql.row.with(a.id[:]).into(a.found)); err != nil {
 		return idempotency.Record{}, unavailable("the record could not be read", err)
 	}
 	r := a.record
@@ -51,8 +50,8 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 		return idempotency.ErrNotFound
 	}
 	deleted := false
-	hash := id.ID()
-	_, _, err = pipeline(a.pc, a.finishBy(), s.sql.release.with(hash[:]).into(func([][]byte) error {
+	a.recent.remove(a.hash)
+	_, _, err = pipeline(a.pc, a.finishBy(), s.sql.release.with(a.id[:]).into(func([][]byte) error {
 		deleted = true
 		return nil
 	}), s.sql.commit.with())
@@ -84,7 +83,7 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 
 // sweepBatch deletes one batch, or nothing while another sweeper does.
 func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
-	a, deadline, err := s.connect(ctx)
+	a, err := s.connect(ctx, idempotency.Identity{})
 	if err != nil {
 		return 0, err
 	}
@@ -97,7 +96,7 @@ func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
 			return nil
 		}))
 	}
-	if _, _, err := pipeline(a.pc, deadline, begin...); err != nil {
+	if _, _, err := pipeline(a.pc, a.claimBy, begin...); err != nil {
 		return 0, unavailable("the sweep could not begin", err)
 	}
 	if !alone {

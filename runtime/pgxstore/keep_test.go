@@ -112,37 +112,58 @@ func TestIndexesAreUsed(t *testing.T) {
 	}
 }
 
-// A replay holds nothing beyond its answer: what comes next finds the key as
-// it would without the replay.
-func TestReplayHoldsNoClaim(t *testing.T) {
+// A store that recalls a record reads it alone: the replay holds no claim and
+// no transaction. When the record has gone or has expired meanwhile, or is
+// another one, it is found out by the claim as ever.
+func TestRecalledRecordDecides(t *testing.T) {
 	t.Parallel()
 	dsn := newDatabase(t)
-	p := newProxy(t, dsn)
-	pool := newPool(t, dsn)
-	s, replaying := newStore(t, pool), newStore(t, newPool(t, p.dsn))
-	for i, next := range []func() error{
-		func() error { return s.Release(t.Context(), request("k", "a").Identity) },
-		func() error { _, err := pool.Exec(t.Context(), expire); return err },
+	pool, own := newPool(t, dsn), newPool(t, dsn, func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	s, recalling := newStore(t, pool), newStore(t, own)
+	id := request("k", "a").Identity
+	made := 0
+	for name, gone := range map[string]func() error{
+		"released": func() error { return s.Release(t.Context(), id) },
+		"expired":  func() error { _, err := pool.Exec(t.Context(), expire); return err },
+		"deleted":  func() error { _, err := pool.Exec(t.Context(), "delete from idempotency_records"); return err },
 	} {
-		execute(t, s, "k")
-		rollback := p.on("rollback", blackhole) // the replay's connection stays as it is
-		execute(t, replaying, "k")
-		<-rollback
-		if err := next(); err != nil {
+		execute(t, recalling, "k")
+		made++
+		if res, err := recalling.Execute(t.Context(), request("k", "a"), never(t)); err != nil || !res.Replayed {
+			t.Errorf("%s: before: %+v, %v", name, res, err)
+		}
+		if _, err := recalling.Execute(t.Context(), request("k", "b"), never(t)); !errors.Is(err, idempotency.ErrMismatch) {
+			t.Errorf("%s: other content: %v", name, err)
+		}
+		var open int
+		err := pool.QueryRow(t.Context(), `select count(*) from pg_stat_activity where datname = current_database()
+			and state like 'idle in transaction%'`).Scan(&open)
+		if err != nil || open != 0 {
+			t.Errorf("%s: %d open transactions after replays, %v", name, open, err)
+		}
+		if err := gone(); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err != nil || res.Replayed {
-			t.Errorf("%d: %+v, %v", i, res, err)
+		// Another store makes the next record, with another answer.
+		_, err = s.Execute(t.Context(), request("k", "b"), pay("k"))
+		made++
+		if err != nil {
+			t.Errorf("%s: by another store: %v", name, err)
 		}
-		if n := effects(t, pool, "k"); n != i+2 {
-			t.Errorf("%d: %d effects, want %d", i, n, i+2)
+		if _, err := recalling.Execute(t.Context(), request("k", "a"), never(t)); !errors.Is(err, idempotency.ErrMismatch) {
+			t.Errorf("%s: the next record: %v", name, err)
+		}
+		if err := recalling.Release(t.Context(), id); err != nil {
+			t.Errorf("%s: release: %v", name, err)
+		}
+		if n := effects(t, pool, "k"); n != made {
+			t.Errorf("%s: %d effects, want %d", name, n, made)
 		}
 	}
-	p.stop()
 }
 
 // A record that is deleted between the two statements of a claim leaves the
-// claim without a lock: it is made again before work runs.
+// claim with the lock: work runs, and nobody else's beside it.
 //
 // Covers CON-14.
 func TestRecordVanishesDuringClaim(t *testing.T) {

@@ -24,6 +24,7 @@ type Store struct {
 	sql         *statements
 	space       int64 // tells this table's advisory locks from another's
 	insertFirst bool  // advisory locks do not work here
+	recent      recent
 }
 
 var (
@@ -71,18 +72,18 @@ func (c *conflict) final() error {
 // try executes req once. It returns a *conflict where another try may do
 // better; lost is that of the try before.
 func (s *Store) try(ctx context.Context, req idempotency.Request, work idempotency.Work[pgx.Tx], run int, lost *conflict) (idempotency.Result, error) {
-	a, err := s.claimed(ctx, req.Identity)
+	a, err := s.connect(ctx, req.Identity)
 	if err != nil {
 		return idempotency.Result{}, err
 	}
+	if !a.recall() {
+		err = a.claim()
+	}
+	if a, err = a.begun(ctx, err); err != nil {
+		return idempotency.Result{}, err
+	}
 	if a.live() {
-		resp, err := a.record.answer(req)
-		if err != nil {
-			a.rollback()
-			return idempotency.Result{}, err
-		}
-		go a.rollback() // each holds a connection of the pool, so there are never many
-		return idempotency.Result{Response: resp, Replayed: true}, nil
+		return a.replay(req)
 	}
 	switch {
 	case !a.held:
@@ -106,11 +107,11 @@ func (s *Store) try(ctx context.Context, req idempotency.Request, work idempoten
 // claimed connects and claims, both within the claim timeout. A caller who goes
 // away meanwhile is noticed when the server has answered.
 func (s *Store) claimed(ctx context.Context, id idempotency.Identity) (*attempt, error) {
-	a, deadline, err := s.connect(ctx)
+	a, err := s.connect(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return a.begun(ctx, a.claim(deadline, id))
+	return a.begun(ctx, a.claim())
 }
 
 // begun returns a, or rolls it back if its first pipeline has failed or the
@@ -130,11 +131,11 @@ func (a *attempt) begun(ctx context.Context, err error) (*attempt, error) {
 // trip of its own and is not guarded against a COMMIT that work sends as text
 // together with another BEGIN.
 func (s *Store) Transact(ctx context.Context, work idempotency.Work[pgx.Tx]) (idempotency.Response, error) {
-	a, deadline, err := s.connect(ctx)
+	a, err := s.connect(ctx, idempotency.Identity{})
 	if err != nil {
 		return idempotency.Response{}, err
 	}
-	if a, err = a.begun(ctx, a.begin(deadline)); err != nil {
+	if a, err = a.begun(ctx, a.begin()); err != nil {
 		return idempotency.Response{}, err
 	}
 	resp, err := a.run(ctx, work)

@@ -73,7 +73,7 @@ func newCountedPool(t *testing.T, dsn string) (*pgxpool.Pool, *tripCounter) {
 }
 
 // A first request makes as many round trips as its bare transaction, also when
-// it replaces an expired record.
+// it replaces an expired record; one more if the store recalls that record.
 func TestFirstRequestAddsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	pool, counter := newCountedPool(t, newDatabase(t))
@@ -109,37 +109,46 @@ func TestFirstRequestAddsNoRoundTrip(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), "update idempotency_records set expires_at = now()"); err != nil {
 		t.Fatal(err)
 	}
+	if got := counter.during(execute("third")); got != want+1 {
+		t.Errorf("request with an expired record that the store recalls: %d round trips, want %d", got, want+1)
+	}
+	if _, err := pool.Exec(t.Context(), "update idempotency_records set expires_at = now()"); err != nil {
+		t.Fatal(err)
+	}
+	s = newStore(t, pool)
 	if got := counter.during(execute("third")); got != want {
 		t.Errorf("request with an expired record: %d round trips, want %d", got, want)
 	}
 }
 
 // A replay makes one round trip before it is answered, and its rollback one
-// more that nobody waits for.
+// more that nobody waits for. Where the store recalls the record, the one
+// round trip is all.
 func TestReplayIsAnsweredAfterOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	dsn := newDatabase(t)
+	execute(t, newStore(t, newPool(t, dsn)), "k")
 	p := newProxy(t, dsn)
 	pool, counter := newCountedPool(t, p.dsn)
 	s := newStore(t, pool, pgxstore.WithFinishTimeout(time.Hour)) // whoever waits for the rollback waits in vain
 	replay := func() {
-		res, err := s.Execute(t.Context(), request("k", "a"), pay("k"))
+		res, err := s.Execute(t.Context(), request("k", "a"), never(t))
 		if err != nil || !res.Replayed {
 			t.Fatalf("%+v, %v", res, err)
 		}
-	}
-	if _, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err != nil {
-		t.Fatal(err)
-	}
-	trips := counter.during(func() {
-		replay()
 		waitIdle(t, pool)
-	})
-	if trips != 2 {
+	}
+	if trips := counter.during(replay); trips != 2 {
 		t.Errorf("a replay and its rollback made %d round trips, want 2", trips)
 	}
+	if trips := counter.during(replay); trips != 1 {
+		t.Errorf("a replay of a recalled record made %d round trips, want 1", trips)
+	}
+	s = newStore(t, pool, pgxstore.WithFinishTimeout(time.Hour))
 	rolledBack := p.on("rollback", blackhole)
-	replay() // returns, although the rollback does not
+	if res, err := s.Execute(t.Context(), request("k", "a"), never(t)); err != nil || !res.Replayed { // returns, although the rollback does not
+		t.Fatalf("%+v, %v", res, err)
+	}
 	<-rolledBack
 	p.stop() // ends it, so that the pool can be closed
 }

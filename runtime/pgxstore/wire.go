@@ -38,6 +38,7 @@ type session struct {
 	// as it lives, so that statements can stay prepared. Through a pooler in
 	// transaction mode it does not: each transaction may meet another process.
 	direct   bool
+	known    bool            // a server process has told its number
 	mixed    bool            // prepared statements got lost all the same
 	prepared map[string]bool // by name
 }
@@ -45,6 +46,7 @@ type session struct {
 // met records which server process has answered on the connection. A pooler
 // gives its clients process numbers of its own.
 func (s *session) met(pc *pgconn.PgConn, process uint32) {
+	s.known = true
 	s.direct = !s.mixed && process == pc.PID()
 }
 
