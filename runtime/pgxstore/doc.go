@@ -27,11 +27,15 @@
 //
 // A record that is found decides, whoever holds the lock: it is replayed,
 // refused as a mismatch, or replaced in the same transaction if it has
-// expired. A replay is answered after the first round trip; its ROLLBACK
-// follows in the background, on the connection that the replay still holds, so
-// there are never more of them than the pool has connections, and closing the
-// pool waits for them. A replay never takes the lock. No live record and no
-// lock means in flight.
+// expired. No live record and no lock means in flight. A replay is answered
+// after the first round trip; its ROLLBACK follows in the background, on the
+// connection that the replay still holds, so there are never more of them than
+// the pool has connections, and closing the pool waits for them.
+//
+// A store remembers some thousand hashes of requests that it has lately
+// completed or replayed. When one of them comes again, it first reads the
+// record by itself: a live one decides without any transaction. If it has gone
+// meanwhile, the request goes on as a first one, a round trip later.
 //
 // When the connection is lost in COMMIT, the store claims the key again on
 // another one. The lost transaction holds the lock to its end, so a record
@@ -74,9 +78,8 @@
 //
 // [Migrate] creates it where it is missing; run it as a step of its own, not
 // at every start. With goose, golang-migrate, Atlas or psql use what [Schema]
-// returns, which is also in schema.sql and printed by "idemctl schema": plain
-// CREATE statements, made for a migration of your own. On PostgreSQL 14 and
-// later built with lz4, add
+// returns, which is also in schema.sql: plain CREATE statements, made for a
+// migration of your own. On PostgreSQL 14 and later built with lz4, add
 //
 //	ALTER TABLE idempotency_records ALTER COLUMN body SET COMPRESSION lz4;
 //

@@ -139,8 +139,8 @@ func WithSweepBatch(records int, pause time.Duration) Option {
 // during one): without them an application that stalls or vanishes holds its
 // key and its row locks for as long as the database sees its connection. The
 // defaults are 1 minute and 10 s; work that is longer than that between two
-// statements needs more. They cost no round trip, and the server about a
-// microsecond. A limit that the session already has (by ALTER ROLE,
+// statements needs more. They cost no round trip, and the server some
+// microseconds. A limit that the session already has (by ALTER ROLE,
 // ALTER DATABASE or the connection string) stays as it is, 0 sets none, and
 // the second is left out on servers that do not know it (before PostgreSQL 14).
 func WithSessionLimits(idle, check time.Duration) Option {

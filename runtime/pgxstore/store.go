@@ -33,7 +33,8 @@ var (
 )
 
 // Execute implements [idempotency.Store]. A first request costs no round trip
-// more than its bare transaction, a replay is answered after one.
+// more than its bare transaction, a replay is answered after one. Only where
+// the store recalls a record that has gone, the first request costs one more.
 //
 // Work must not keep tx or anything read through it beyond its return. tx
 // refuses Commit and Rollback; tx.Begin gives a savepoint. If work answers
