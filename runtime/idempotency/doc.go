@@ -23,9 +23,12 @@
 // authors of stores.
 //
 // The words used throughout: a key is what the caller sends, a scope says who
-// the caller is, a claim is the attempt to be the one that runs, a replay is a
+// the caller is, an operation is what the key is for, and a fingerprint says
+// what the request contains. A claim is the attempt to be the one that runs; to
+// complete it is to commit its effects and its answer, to release it to roll
+// back and free the key; until then the request is in flight. A replay is a
 // stored answer sent again, a mismatch is another request under a used key,
-// and retention is how long an answer is kept.
+// retention is how long an answer is kept, and a sweep deletes expired ones.
 package idempotency
 
 // IsAtLeastVersion0_1 is referred to by generated code. If the build fails

@@ -19,9 +19,9 @@ const (
 	OutcomeMismatch       Outcome = "mismatch"        // the key holds another request
 	OutcomeExpired        Outcome = "expired"         // the key is older than its retention
 	OutcomeInvalid        Outcome = "invalid"         // refused before the claim
-	OutcomeReleased       Outcome = "released"        // ran and was rolled back; the key is free
+	OutcomeReleased       Outcome = "released"        // rolled back, or failed before the claim; the key is free
 	OutcomeUnprotected    Outcome = "unprotected"     // ran without a key, as the spec allows
-	OutcomeUnavailable    Outcome = "unavailable"     // the store could not be reached
+	OutcomeUnavailable    Outcome = "unavailable"     // the store could not be reached, or the handler lost too many conflicts
 	OutcomeOutcomeUnknown Outcome = "outcome_unknown" // lost in COMMIT
 )
 
@@ -67,10 +67,12 @@ func both(a, b Observer) Observer {
 	}
 }
 
-// LogTo returns an [Observer] that writes one record for each request: failed
-// handlers, unavailable and outcome_unknown as errors, refusals and released
-// answers as warnings, the rest at level info. Of the key only its record's id
-// appears, the hexadecimal primary key of the stored row.
+// LogTo returns an [Observer] that writes one log line for each request: failed
+// handlers, unavailable and outcome_unknown as errors; mismatch, expired,
+// invalid and answers that free the key as warnings; the rest, in_flight
+// included, at level info. Of the key only its record's id appears, the
+// hexadecimal primary key of the stored row. Errors are logged whole: what a
+// handler's own error says is in them.
 func LogTo(logger *slog.Logger) Observer {
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelInfo

@@ -13,7 +13,7 @@ type Operation struct {
 	Key          KeyRule
 	// Optional lets a request without a key run unprotected (required: false).
 	Optional    bool
-	Retention   time.Duration   // how long an answer is kept; 24 h in the spec's default
+	Retention   time.Duration   // how long an answer is kept; 24 h where the document sets none
 	Fingerprint FingerprintRule // the zero value is canonical
 	Parameters  Parameters
 	Bodies      []Body
@@ -21,7 +21,7 @@ type Operation struct {
 	// connection; 0 answers 409 at once.
 	WaitUpTo time.Duration
 	// Release lists the answers that roll back and free the key: statuses
-	// (429) or classes (500 for 5XX, as -5). See [StatusClass].
+	// (429), and whole classes of them as [StatusClass] makes them.
 	Release []int
 }
 

@@ -14,9 +14,14 @@ import (
 // middleware has put there; header is the request's own.
 //
 // A scope that is empty, not UTF-8 or holds a NUL byte is answered 401
-// scope_missing, an error 500; neither is ever shared between callers. The name must be stable over all attempts of a
-// request: a session id or an access token that is refreshed between attempts
-// makes two callers of one, and the retry runs again.
+// scope_missing, an error 500; neither is ever shared between callers. The name
+// must be stable over all attempts of a request: a session id or an access
+// token that is refreshed between attempts makes two callers of one, and the
+// retry runs again.
+//
+// A scope tells callers apart and authenticates nobody: that, and whether the
+// caller may, is for a middleware before the generated handler, since the
+// handler does not run for a replay.
 type Scope func(ctx context.Context, header http.Header) (string, error)
 
 // validScope reports whether scope names a caller and every database can keep
@@ -32,8 +37,9 @@ func Unscoped(context.Context, http.Header) (string, error) { return "unscoped",
 
 // ScopeByHeader scopes by the value of a header field, such as an API key.
 // The scope is base64url of SHA-256 over the value, so that no credential is
-// stored. A missing, blank or repeated field gives no scope (401). Do not use
-// it with tokens that change between attempts.
+// stored. A missing, blank or repeated field gives no scope (401). It does not
+// check the value. Do not use it with tokens that change between attempts; a
+// rotated API key, too, is another caller.
 func ScopeByHeader(name string) Scope {
 	name = http.CanonicalHeaderKey(name)
 	return func(_ context.Context, header http.Header) (string, error) {

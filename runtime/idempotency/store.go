@@ -30,7 +30,8 @@ type Store[Tx any] interface {
 	//   - [ErrMismatch]: the key is stored with another fingerprint.
 	//   - [ErrExpired]: nothing is stored and the key is older than its retention.
 	//   - [ErrKeyInvalid]: nothing is stored and the key's own time lies ahead.
-	//   - [ErrUnavailable]: the store cannot be reached; nothing was kept.
+	//   - [ErrUnavailable]: the store cannot be reached, or work lost too many
+	//     conflicts; nothing was kept.
 	//   - [ErrOutcomeUnknown]: the connection was lost in COMMIT and nobody can say yet.
 	// After each of them a retry with the same key is safe.
 	//

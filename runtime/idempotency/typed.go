@@ -22,8 +22,8 @@ type OpType interface {
 // Key is an idempotency key of the operation Op. Keys of two operations are
 // different types and do not convert into each other. Keys are comparable.
 //
-// The zero Key is no key. It cannot leave the program: encoding it fails, and
-// a client refuses it before it sends anything.
+// The zero Key is no key. Encoding it as text, JSON or a column fails, and a
+// server refuses the empty header field that its String makes.
 type Key[Op OpType] struct {
 	_ [0]Op // in the underlying type, so that no conversion gets around Op
 	v string

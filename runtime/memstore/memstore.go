@@ -5,7 +5,7 @@
 // there is no transaction, so that effects made before a crash are made again
 // by the retry. Use pgxstore or sqlstore where a duplicate costs something.
 //
-// Within one process it behaves as every store does and passes the suite in
+// Apart from that it behaves as every store does, and it passes the suite in
 // package storetest.
 package memstore
 
@@ -19,7 +19,7 @@ import (
 
 // Store keeps records in a map. Its Tx is struct{}: work that fails is not
 // rolled back, because there is nothing to roll back. It is safe for
-// concurrent use. Memory grows with each key until [Store.Sweep] is called.
+// concurrent use. Expired records stay in memory until [Store.Sweep] is called.
 type Store struct {
 	now func() time.Time
 

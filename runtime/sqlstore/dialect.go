@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Dialect is the SQL of one database. [SQLite] is one.
+// Dialect is the SQL of one database. [SQLite] is the only one.
 type Dialect interface {
 	// schema returns the statements that create the table under its default
 	// name, and do nothing where it is there.

@@ -21,9 +21,10 @@
 // # SQLite
 //
 // Create the table with [Migrate], or put the statements of [Schema] into a
-// migration of your own: schema/sqlite.sql is a file that goose, golang-migrate
-// (as an up migration) and Atlas (as a schema) take as it is. Then open the
-// store, which verifies what the guarantee needs:
+// migration of your own: they are also in schema/sqlite.sql, which
+// golang-migrate (as an up migration) and Atlas (as a schema) take as it is,
+// and goose under its line "-- +goose Up". Then open the store, which verifies
+// what the guarantee needs:
 //
 //	db, err := sql.Open("sqlite", "file:app.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 //	…
@@ -43,8 +44,8 @@
 // answers included that clients already have.
 //
 // SQLite has one writer. A handler holds its turn from the claim to the
-// commit, so keep handlers short; other requests wait for up to
-// [WithClaimTimeout]. A duplicate of a request that runs in the same [Store] is
+// commit, so keep handlers short; other requests wait as long as
+// [WithClaimTimeout] allows. A duplicate of a request that runs in the same [Store] is
 // refused in flight at once, without a connection; one that comes to another
 // process waits for its turn and is replayed. Work cannot call Execute or
 // Transact of its own store: it is refused, except for its own request, which
@@ -59,6 +60,6 @@
 //	…
 //	store, err := sqlstore.New(ctx, db, sqlstore.SQLite, sqlstore.WithReader(readers))
 //
-// Records stay until [Store.Sweep] deletes those that are expired. Call it
-// from a ticker, every few minutes.
+// An expired record is deleted when its key comes again. The others stay until
+// they are swept: run [idempotency.RunSweeper] beside the server.
 package sqlstore

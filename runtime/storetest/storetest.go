@@ -1,7 +1,8 @@
-// Package storetest is the conformance suite of idempotency stores. A store
-// that passes it keeps the guarantee of package idempotency: what its work
-// does through the transaction happens at most once for each scope, operation
-// and key, and every retry gets the answer that was committed with it.
+// Package storetest is the conformance suite of idempotency stores. It examines
+// the guarantee of package idempotency: what work does through the transaction
+// happens at most once for each scope, operation and key, and every retry gets
+// the answer that was committed with it. Run it against a real server; what
+// crashes do is for the store's own tests.
 //
 // A store's test says how the suite reaches it:
 //

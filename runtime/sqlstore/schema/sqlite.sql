@@ -1,4 +1,3 @@
--- +goose Up
 -- Records of answered requests, for github.com/idemgen/idemgen/runtime/sqlstore.
 -- A row is written once, in the commit of the effects that it answers for.
 -- WITHOUT ROWID would write a quarter more per commit where keys are random
