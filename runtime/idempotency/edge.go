@@ -64,7 +64,7 @@ func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operati
 		}()
 	}
 	if err := e.admit(call, w); err != nil {
-		call.fail(err)
+		call.report(OutcomeInvalid, err)
 		e.options.problem(w, r, newProblem(err))
 		return
 	}

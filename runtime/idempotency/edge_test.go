@@ -320,13 +320,18 @@ func TestScopesAreApart(t *testing.T) {
 func TestScopeError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no session store")
-	edge := idempotency.NewEdge[struct{}](memstore.New(), func(context.Context, http.Header) (string, error) { return "x", cause })
+	var event idempotency.Event
+	edge := idempotency.NewEdge[struct{}](memstore.New(), func(context.Context, http.Header) (string, error) { return "x", cause },
+		idempotency.WithObserver(func(_ context.Context, e idempotency.Event) { event = e }))
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("POST", "/pay", nil)
 	r.Header.Set("Idempotency-Key", "k")
 	edge.ServeHTTP(w, r, &payOperation, func(http.ResponseWriter, *http.Request) { t.Error("next was called") })
 	if w.Code != 500 || strings.Contains(w.Body.String(), cause.Error()) {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if event.Outcome != idempotency.OutcomeInvalid || !errors.Is(event.Err, cause) {
+		t.Errorf("reported as %+v", event)
 	}
 }
 

@@ -117,7 +117,7 @@ type CreatePaymentInput struct {
 }
 
 // CreatePaymentIdempotentRequest is a request to createPayment under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type CreatePaymentIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey CreatePaymentIdempotencyKey

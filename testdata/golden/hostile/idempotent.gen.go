@@ -117,7 +117,7 @@ type EvilFuncInitPanic1Input struct {
 }
 
 // EvilFuncInitPanic1IdempotentRequest is a request to evil"); func init() {
-// panic(1) } // under its key. Only a constructor makes one.
+// panic(1) } // under its key. Only a constructor fills its input.
 type EvilFuncInitPanic1IdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey EvilFuncInitPanic1IdempotencyKey
@@ -200,7 +200,7 @@ func ParseOtherIdempotencyKey(s string) (OtherIdempotencyKey, error) {
 type OtherInput struct{}
 
 // OtherIdempotentRequest is a request to other under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type OtherIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey OtherIdempotencyKey

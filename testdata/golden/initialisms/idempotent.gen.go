@@ -119,7 +119,7 @@ type CreateAPIKeyURLInput struct {
 }
 
 // CreateAPIKeyURLIdempotentRequest is a request to createApiKeyUrl under its
-// key. Only a constructor makes one.
+// key. Only a constructor fills its input.
 type CreateAPIKeyURLIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey CreateAPIKeyURLIdempotencyKey
@@ -229,7 +229,7 @@ func (in StoreDocumentInput) BodyMultipartReader() (*multipart.Reader, error) {
 }
 
 // StoreDocumentIdempotentRequest is a request to storeDocument under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type StoreDocumentIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey StoreDocumentIdempotencyKey
@@ -308,7 +308,7 @@ func ParsePostHTTPIdsIdempotencyKey(s string) (PostHTTPIdsIdempotencyKey, error)
 type PostHTTPIdsInput struct{}
 
 // PostHTTPIdsIdempotentRequest is a request to POST /http/ids under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type PostHTTPIdsIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey PostHTTPIdsIdempotencyKey

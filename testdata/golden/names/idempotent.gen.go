@@ -134,7 +134,7 @@ type BarInput struct {
 }
 
 // BarIdempotentRequest is a request to bar under its key. Only a constructor
-// makes one.
+// fills its input.
 type BarIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey BarIdempotencyKey
@@ -214,7 +214,7 @@ func ParseAPIExportIdempotencyKey(s string) (APIExportIdempotencyKey, error) {
 type APIExportInput struct{}
 
 // APIExportIdempotentRequest is a request to APIExport under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type APIExportIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey APIExportIdempotencyKey
@@ -296,7 +296,7 @@ func ParseApiExportIdempotencyKey(s string) (ApiExportIdempotencyKey, error) {
 type ApiExportInput struct{}
 
 // ApiExportIdempotentRequest is a request to ApiExport under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type ApiExportIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey ApiExportIdempotencyKey
@@ -383,7 +383,7 @@ type KeywordsInput struct {
 }
 
 // KeywordsIdempotentRequest is a request to keywords under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type KeywordsIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey KeywordsIdempotencyKey
@@ -472,7 +472,7 @@ type OrderCreateV10Input struct {
 }
 
 // OrderCreateV10IdempotentRequest is a request to order-create_v1.0 under its
-// key. Only a constructor makes one.
+// key. Only a constructor fills its input.
 type OrderCreateV10IdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey OrderCreateV10IdempotencyKey
@@ -564,7 +564,7 @@ type OwnInput struct {
 }
 
 // OwnIdempotentRequest is a request to own under its key. Only a constructor
-// makes one.
+// fills its input.
 type OwnIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey OwnIdempotencyKey
@@ -644,7 +644,7 @@ func ParseChargeIdempotencyKey(s string) (ChargeIdempotencyKey, error) {
 type ChargeInput struct{}
 
 // ChargeIdempotentRequest is a request to payment under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type ChargeIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey ChargeIdempotencyKey
@@ -728,7 +728,7 @@ func ParseNewPaymentIdempotencyKey(s string) (NewPaymentIdempotencyKey, error) {
 type NewPaymentInput struct{}
 
 // NewPaymentIdempotentRequest is a request to newPayment under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type NewPaymentIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey NewPaymentIdempotencyKey
@@ -816,7 +816,7 @@ type SendTransactionInput struct {
 }
 
 // SendTransactionIdempotentRequest is a request to sendTransaction under its
-// key. Only a constructor makes one.
+// key. Only a constructor fills its input.
 type SendTransactionIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey SendTransactionIdempotencyKey

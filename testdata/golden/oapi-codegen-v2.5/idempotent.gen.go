@@ -161,7 +161,7 @@ type CloseAccountInput struct {
 }
 
 // CloseAccountIdempotentRequest is a request to closeAccount under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type CloseAccountIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey CloseAccountIdempotencyKey
@@ -255,7 +255,7 @@ type CreatePaymentInput struct {
 }
 
 // CreatePaymentIdempotentRequest is a request to createPayment under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type CreatePaymentIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey CreatePaymentIdempotencyKey
@@ -348,7 +348,7 @@ type PutDocumentInput struct {
 }
 
 // PutDocumentIdempotentRequest is a request to putDocument under its key. Only
-// a constructor makes one.
+// a constructor fills its input.
 type PutDocumentIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey PutDocumentIdempotencyKey
@@ -432,7 +432,7 @@ type SubmitFormInput struct {
 }
 
 // SubmitFormIdempotentRequest is a request to submitForm under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type SubmitFormIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey SubmitFormIdempotencyKey
@@ -522,7 +522,7 @@ type PostImageInput struct {
 }
 
 // PostImageIdempotentRequest is a request to postImage under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type PostImageIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey PostImageIdempotencyKey
@@ -604,7 +604,7 @@ type AddNoteInput struct {
 }
 
 // AddNoteIdempotentRequest is a request to addNote under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type AddNoteIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once; it is zero in a request without
 	// a key, which runs unprotected.
@@ -715,7 +715,7 @@ func (in PostPartsInput) MultipartReader() (*multipart.Reader, error) {
 }
 
 // PostPartsIdempotentRequest is a request to postParts under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type PostPartsIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey PostPartsIdempotencyKey
@@ -796,7 +796,7 @@ type CancelPaymentInput struct {
 }
 
 // CancelPaymentIdempotentRequest is a request to cancelPayment under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type CancelPaymentIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey CancelPaymentIdempotencyKey
@@ -886,7 +886,7 @@ type PostRefundsInput struct {
 }
 
 // PostRefundsIdempotentRequest is a request to POST /refunds under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type PostRefundsIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey PostRefundsIdempotencyKey
@@ -999,7 +999,7 @@ func (in UploadInput) MultipartReader() (*multipart.Reader, error) {
 }
 
 // UploadIdempotentRequest is a request to upload under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type UploadIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey UploadIdempotencyKey

@@ -142,7 +142,7 @@ type ExcludingInput struct {
 }
 
 // ExcludingIdempotentRequest is a request to excluding under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type ExcludingIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey ExcludingIdempotencyKey
@@ -226,7 +226,7 @@ func ParseFromConfigIdempotencyKey(s string) (FromConfigIdempotencyKey, error) {
 type FromConfigInput struct{}
 
 // FromConfigIdempotentRequest is a request to fromConfig under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type FromConfigIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey FromConfigIdempotencyKey
@@ -315,7 +315,7 @@ type IncludingInput struct {
 }
 
 // IncludingIdempotentRequest is a request to including under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type IncludingIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey IncludingIdempotencyKey
@@ -399,7 +399,7 @@ func ParseJustRandomKeyIdempotencyKey(s string) (JustRandomKeyIdempotencyKey, er
 type JustRandomKeyInput struct{}
 
 // JustRandomKeyIdempotentRequest is a request to justRandomKey under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type JustRandomKeyIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey JustRandomKeyIdempotencyKey
@@ -481,7 +481,7 @@ func ParseKeepAllIdempotencyKey(s string) (KeepAllIdempotencyKey, error) {
 type KeepAllInput struct{}
 
 // KeepAllIdempotentRequest is a request to keepAll under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type KeepAllIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey KeepAllIdempotencyKey
@@ -565,7 +565,7 @@ func ParsePostNamelessIdempotencyKey(s string) (PostNamelessIdempotencyKey, erro
 type PostNamelessInput struct{}
 
 // PostNamelessIdempotentRequest is a request to POST /nameless under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type PostNamelessIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey PostNamelessIdempotencyKey
@@ -656,7 +656,7 @@ type RawFingerprintInput struct {
 }
 
 // RawFingerprintIdempotentRequest is a request to rawFingerprint under its key.
-// Only a constructor makes one.
+// Only a constructor fills its input.
 type RawFingerprintIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey RawFingerprintIdempotencyKey
@@ -736,7 +736,7 @@ func ParseShortKeyIdempotencyKey(s string) (ShortKeyIdempotencyKey, error) {
 type ShortKeyInput struct{}
 
 // ShortKeyIdempotentRequest is a request to shortKey under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type ShortKeyIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey ShortKeyIdempotencyKey
@@ -818,7 +818,7 @@ func ParseTokenKeyIdempotencyKey(s string) (TokenKeyIdempotencyKey, error) {
 type TokenKeyInput struct{}
 
 // TokenKeyIdempotentRequest is a request to tokenKey under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type TokenKeyIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey TokenKeyIdempotencyKey
@@ -903,7 +903,7 @@ type UuidKeyInput struct {
 }
 
 // UuidKeyIdempotentRequest is a request to uuidKey under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type UuidKeyIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey UuidKeyIdempotencyKey
@@ -985,7 +985,7 @@ func ParseUuidv7KeyIdempotencyKey(s string) (Uuidv7KeyIdempotencyKey, error) {
 type Uuidv7KeyInput struct{}
 
 // Uuidv7KeyIdempotentRequest is a request to uuidv7Key under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type Uuidv7KeyIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey Uuidv7KeyIdempotencyKey
@@ -1068,7 +1068,7 @@ func ParseWaitingIdempotencyKey(s string) (WaitingIdempotencyKey, error) {
 type WaitingInput struct{}
 
 // WaitingIdempotentRequest is a request to waiting under its key. Only a
-// constructor makes one.
+// constructor fills its input.
 type WaitingIdempotentRequest struct {
 	// IdempotencyKey names what is to happen once.
 	IdempotencyKey WaitingIdempotencyKey
