@@ -48,7 +48,7 @@ func victim(dsn string) error {
 }
 
 // completion begins the pipeline that ends with COMMIT.
-const completion = `insert into "idempotency_records"`
+const completion = `insert into "public"."idempotency_records"`
 
 // A process that is killed at any point leaves nothing or all, and its key is
 // free as soon as the server sees the connection end.

@@ -64,7 +64,7 @@ func TestOneSweeperAtATime(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), expire); err != nil {
 		t.Fatal(err)
 	}
-	p.before(`delete from "idempotency_records" where id = any`, func() {
+	p.before(`delete from "public"."idempotency_records" where id = any`, func() {
 		if n, err := second.Sweep(t.Context()); n != 0 || err != nil {
 			t.Errorf("second sweeper: %d, %v", n, err)
 		}
@@ -94,8 +94,8 @@ func TestIndexesAreUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for like, want := range map[string]struct{ parameters, index string }{
-		`delete from % for update skip locked%`:              {"", "idempotency_records_expires_at"},
-		`select % from "idempotency_records" where id = $1%`: {"('00000000-0000-0000-0000-000000000000')", "idempotency_records_pkey"},
+		`delete from % for update skip locked%`:                       {"", "idempotency_records_expires_at"},
+		`select % from "public"."idempotency_records" where id = $1%`: {"('00000000-0000-0000-0000-000000000000')", "idempotency_records_pkey"},
 	} {
 		var name string
 		if err := pool.QueryRow(t.Context(), "select name from pg_prepared_statements where statement like $1", like).Scan(&name); err != nil {

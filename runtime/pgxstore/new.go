@@ -45,10 +45,11 @@ func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	s.space = int64(hash(table.quoted()))
 	if !found {
 		return fmt.Errorf("the table %s does not exist, or not on the search_path: apply pgxstore.Migrate, or what pgxstore.Schema returns, before the server starts", s.cfg.table.quoted())
 	}
+	s.cfg.table = table
+	s.space = int64(hash(table.quoted()))
 	if err := s.cfg.table.checkPrivileges(ctx, conn); err != nil {
 		return err
 	}

@@ -75,7 +75,8 @@ const (
 // WithTable names the table that holds the records: a name or schema.name,
 // each of letters, digits and underscores, not beginning with a digit, at most
 // 55 bytes long. It is always quoted, so upper case stays upper case. The
-// default is idempotency_records, found through the search_path.
+// default is idempotency_records. A name alone is looked for on the search_path
+// once, by [New]: what sessions and handlers set later does not matter.
 func WithTable(name string) Option {
 	return func(cfg *config) error {
 		t, err := parseTable(name)

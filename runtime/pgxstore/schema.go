@@ -113,13 +113,17 @@ type querier interface {
 // was found in, and whether it is there. An error says what is wrong with it.
 func (t table) inspect(ctx context.Context, db querier) (table, bool, error) {
 	var oid uint32
-	err := db.QueryRow(ctx, `select c.oid, nspname, relname from pg_class c join pg_namespace n on n.oid = relnamespace
-		where c.oid = to_regclass($1)`, pgx.QueryExecModeExec, t.quoted()).Scan(&oid, &t.schema, &t.name)
+	var permanent bool
+	err := db.QueryRow(ctx, `select c.oid, nspname, relname, relpersistence = 'p' from pg_class c join pg_namespace n on n.oid = relnamespace
+		where c.oid = to_regclass($1)`, pgx.QueryExecModeExec, t.quoted()).Scan(&oid, &t.schema, &t.name, &permanent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, false, nil
 	}
 	if err != nil {
 		return t, false, err
+	}
+	if !permanent {
+		return t, true, fmt.Errorf("the table %s is UNLOGGED or TEMPORARY: a crash would lose answers and keep what handlers have done; ALTER TABLE %[1]s SET LOGGED", t.quoted())
 	}
 	return t, true, t.check(ctx, db, oid)
 }
@@ -163,7 +167,7 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	}
 	var unique, sorted bool
 	err = db.QueryRow(ctx, `select
-		coalesce(bool_or(indisunique and indnkeyatts = 1 and a.attname = 'id'), false),
+		coalesce(bool_or(indisunique and indimmediate and indnkeyatts = 1 and a.attname = 'id'), false),
 		coalesce(bool_or(a.attname = 'expires_at'), false)
 		from pg_index join pg_attribute a on a.attrelid = indrelid and a.attnum = indkey[0]
 		where indrelid = $1 and indisvalid and indpred is null`, pgx.QueryExecModeExec, oid).Scan(&unique, &sorted)

@@ -133,6 +133,8 @@ func TestNewRefuses(t *testing.T) {
 		"NoUniqueIndex":    {sql: "alter table idempotency_records drop constraint idempotency_records_pkey", want: "no unique index on (id)"},
 		"PartialIndex":     {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; create unique index on idempotency_records (id) where status > 0", want: "no unique index on (id)"},
 		"WiderUniqueIndex": {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; create unique index on idempotency_records (id, key)", want: "no unique index on (id)"},
+		"DeferredIndex":    {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; alter table idempotency_records add primary key (id) deferrable", want: "no unique index on (id)"},
+		"Unlogged":         {sql: "alter table idempotency_records set unlogged", want: "SET LOGGED"},
 		"NoSweepIndex":     {sql: "drop index idempotency_records_expires_at", want: "no index on (expires_at)"},
 		"ReadOnly":         {dsn: "&default_transaction_read_only=on", want: "takes no writes"},
 		"BadOption":        {opts: []pgxstore.Option{pgxstore.WithClaimTimeout(0)}, want: "WithClaimTimeout"},
@@ -170,7 +172,7 @@ func TestNewNamesMissingPrivileges(t *testing.T) {
 	})
 	pool := newPool(t, dsn+"&user="+role)
 	_, err := pgxstore.New(t.Context(), pool)
-	if want := `GRANT SELECT, INSERT, UPDATE, DELETE ON "idempotency_records" TO "` + role + `"`; err == nil || !strings.Contains(err.Error(), want) {
+	if want := `GRANT SELECT, INSERT, UPDATE, DELETE ON "public"."idempotency_records" TO "` + role + `"`; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := admin.Exec(t.Context(), "grant update on idempotency_records to "+role); err != nil {
