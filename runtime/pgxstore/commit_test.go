@@ -3,10 +3,12 @@ package pgxstore_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/pgxstore"
@@ -104,6 +106,84 @@ func TestLostCommitStaysUnknown(t *testing.T) {
 	}
 	if n := effects(t, admin, "k"); n != 1 {
 		t.Errorf("%d effects", n)
+	}
+}
+
+// A connection that ends at any statement, before or after the server has
+// carried it out, leaves nothing or all. The retry at once is in flight for no
+// longer than the server needs to notice, then runs or replays: no attempt
+// takes what a lost one has left for a rival's. The pool gets back what it lent.
+//
+// Covers CRA-08, CRA-09.
+func TestConnectionEndsAtEveryStatement(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	admin := newPool(t, dsn)
+	const claim, handler, end = "claim", "handler", "end"
+	for _, at := range []struct{ phase, statement string }{
+		{claim, "begin isolation"},
+		{claim, "select pg_try_advisory_xact_lock"},
+		{claim, "select scope"},
+		{handler, "insert into effects"},
+		{end, completion},
+		{end, "commit"},
+	} {
+		for name, fault := range map[string]func(t *testing.T, p *proxy) <-chan struct{}{
+			"Cut":        func(_ *testing.T, p *proxy) <-chan struct{} { return p.on(at.statement, cut) },
+			"AnswerLost": func(_ *testing.T, p *proxy) <-chan struct{} { return p.on(at.statement, loseAnswer) },
+			"Terminated": func(t *testing.T, p *proxy) <-chan struct{} {
+				struck := make(chan struct{})
+				p.before(at.statement, func() {
+					defer close(struck)
+					terminate(t, admin, p)
+				})
+				return struck
+			},
+		} {
+			key := at.statement + name
+			t.Run(key, func(t *testing.T) {
+				t.Parallel()
+				p := newProxy(t, dsn+"&application_name="+url.QueryEscape(t.Name()))
+				pool := newPool(t, p.dsn, func(cfg *pgxpool.Config) { cfg.MaxConns = 2 })
+				s := newStore(t, pool)
+				execute(t, s, key+"before") // the connection is known and has statements
+				struck := fault(t, p)
+
+				_, err := s.Execute(t.Context(), request(key, "a"), pay(key))
+				<-struck
+				switch {
+				case at.phase == claim && !errors.Is(err, idempotency.ErrUnavailable):
+					t.Errorf("%v, want unavailable", err)
+				case at.phase == handler && err == nil:
+					t.Error("no error")
+				case at.phase == end && err != nil && !errors.Is(err, idempotency.ErrUnavailable):
+					t.Errorf("%v, want none or unavailable", err)
+				}
+				stored := err == nil
+				if n := effects(t, admin, key); (n == 1) != stored || n > 1 {
+					t.Errorf("%v, and %d effects", err, n)
+				}
+				if res := settled(t, s, request(key, "a"), pay(key)); res.Replayed != stored || string(res.Body) != string(created(key).Body) {
+					t.Errorf("retry after %v: %+v", err, res)
+				}
+				if n := effects(t, admin, key); n != 1 {
+					t.Errorf("%d effects", n)
+				}
+				waitIdle(t, pool)
+			})
+		}
+	}
+}
+
+// terminate ends the server's processes that serve p, and waits for their end.
+func terminate(t *testing.T, admin *pgxpool.Pool, p *proxy) {
+	cfg, err := pgx.ParseConfig(p.dsn)
+	if err == nil {
+		_, err = admin.Exec(t.Context(), "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = left($1, 63)", pgx.QueryExecModeExec,
+			cfg.RuntimeParams["application_name"])
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,6 +160,52 @@ func TestRecalledRecordDecides(t *testing.T) {
 		if n := effects(t, pool, "k"); n != made {
 			t.Errorf("%s: %d effects, want %d", name, n, made)
 		}
+	}
+}
+
+// A request writes one row, once: neither its claim nor its replays, nor those
+// that are refused or fail, leave a row to update or to vacuum.
+//
+// Covers EXP-13.
+func TestRequestWritesOneRow(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	admin, pool := newPool(t, dsn), newPool(t, dsn)
+	s, other := newStore(t, pool), newStore(t, pool)
+	const requests = 10
+	for i := range requests {
+		key := strconv.Itoa(i)
+		_, err := s.Execute(t.Context(), request(key, "a"), answering(key, func(ctx context.Context, tx pgx.Tx) error {
+			if _, err := other.Execute(ctx, request(key, "a"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
+				t.Errorf("duplicate: %v", err)
+			}
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		execute(t, s, key)
+		execute(t, other, key, key)
+		if _, err := s.Execute(t.Context(), request(key, "b"), never(t)); !errors.Is(err, idempotency.ErrMismatch) {
+			t.Errorf("mismatch: %v", err)
+		}
+		if _, err := s.Execute(t.Context(), request(key+"failed", "a"), answering(key, func(context.Context, pgx.Tx) error {
+			return pgx.ErrNoRows
+		})); !errors.Is(err, pgx.ErrNoRows) {
+			t.Errorf("failed: %v", err)
+		}
+	}
+	pool.Close() // the server counts at the latest when a session ends
+	var inserted, updated, deleted, dead int
+	for inserted < requests {
+		err := admin.QueryRow(t.Context(), `select n_tup_ins, n_tup_upd, n_tup_del, n_dead_tup from pg_stat_user_tables
+			where relname = 'idempotency_records'`).Scan(&inserted, &updated, &deleted, &dead)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if inserted != requests || updated != 0 || deleted != 0 || dead != 0 {
+		t.Errorf("%d requests: %d rows inserted, %d updated, %d deleted, %d dead", requests, inserted, updated, deleted, dead)
 	}
 }
 
