@@ -82,7 +82,7 @@ func run(rounds int, documents []string) error {
 // refuses, as output-options that leave them out.
 var refused = map[string]struct{ schemas, operations []string }{
 	"formance-ledger.yaml": {schemas: []string{"V2QueryParams"}},
-	"svix-server.json":     {operations: []string{"v1.application.delete", "v1.application.get", "patch_application", "v1.message.list"}},
+	"svix-server.json":     {operations: []string{"v1.application.delete", "v1.application.get", "patch_application", "v1.message.list", "v1.health.get"}},
 }
 
 type prepared struct {
