@@ -41,6 +41,9 @@ func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkWritable(ctx, conn); err != nil {
 		return err
 	}
+	if err := checkEncoding(conn); err != nil {
+		return err
+	}
 	table, found, err := s.cfg.table.inspect(ctx, conn)
 	if err != nil {
 		return err
@@ -72,6 +75,17 @@ func checkWritable(ctx context.Context, conn *pgx.Conn) error {
 		return errors.New("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write finds it)")
 	}
 	return nil
+}
+
+// checkEncoding refuses a session whose server would read the store's UTF-8 as
+// something else: other sessions would not recognize what it writes.
+func checkEncoding(conn *pgx.Conn) error {
+	switch encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding {
+	case "", "UTF8", "SQL_ASCII": // not told, as it must be, or taken as it comes
+		return nil
+	default:
+		return fmt.Errorf("client_encoding is %s instead of UTF8: leave it out of the connection string", encoding)
+	}
 }
 
 // missingLimits returns those of limits that the session does not have by

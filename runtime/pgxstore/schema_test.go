@@ -137,6 +137,7 @@ func TestNewRefuses(t *testing.T) {
 		"Unlogged":         {sql: "alter table idempotency_records set unlogged", want: "SET LOGGED"},
 		"NoSweepIndex":     {sql: "drop index idempotency_records_expires_at", want: "no index on (expires_at)"},
 		"ReadOnly":         {dsn: "&default_transaction_read_only=on", want: "takes no writes"},
+		"Encoding":         {dsn: "&client_encoding=latin1", want: "client_encoding"},
 		"BadOption":        {opts: []pgxstore.Option{pgxstore.WithClaimTimeout(0)}, want: "WithClaimTimeout"},
 		"BadIsolation":     {opts: []pgxstore.Option{pgxstore.WithIsolation("chaos")}, want: "WithIsolation"},
 		"BadBatch":         {opts: []pgxstore.Option{pgxstore.WithSweepBatch(0, 0)}, want: "WithSweepBatch"},

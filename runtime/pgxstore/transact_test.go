@@ -69,6 +69,30 @@ func TestLostPreparedStatements(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, s, "7", "7")
+	for name, do := range map[string]func() error{
+		"Transact": func() error { _, err := s.Transact(t.Context(), pay("t")); return err },
+		"Lookup":   func() error { _, err := s.Lookup(t.Context(), request("7", "a").Identity); return err },
+		"Release": func() error {
+			err := s.Release(t.Context(), request("none", "a").Identity)
+			if errors.Is(err, idempotency.ErrNotFound) {
+				return nil
+			}
+			return err
+		},
+		"Sweep": func() error { _, err := s.Sweep(t.Context()); return err },
+	} {
+		pool.Reset()
+		execute(t, s, name, name, name) // the new connection is known
+		if err := errors.Join(do(), do()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := pool.Exec(t.Context(), "discard all"); err != nil {
+			t.Fatal(err)
+		}
+		if err := do(); err != nil {
+			t.Errorf("%s after DISCARD ALL: %v", name, err)
+		}
+	}
 	for _, key := range []string{"k", "7"} {
 		if n := effects(t, pool, key); n != 1 {
 			t.Errorf("%d effects %q", n, key)

@@ -18,6 +18,7 @@ var (
 	errInUse     = errors.New("pgxstore: the transaction is in use: send one statement at a time, and close rows and batch results before the next one and before work returns; nothing is kept")
 	errEnded     = errors.New("pgxstore: work ended the transaction by itself, with COMMIT or ROLLBACK as text: its answer is not stored, and what it committed is not protected against a second run")
 	errReturned  = fmt.Errorf("pgxstore: work has returned: %w", pgx.ErrTxClosed)
+	errUnseen    = errors.New("it was not sent through the transaction itself")
 	errUndone    = errors.New("pgxstore: work called Rollback and returned an answer: nothing is kept; return an error to roll back, or use tx.Begin to undo a part")
 )
 
@@ -108,7 +109,7 @@ func (g *guard) verdict(err error) error {
 	case g.undone:
 		return errUndone
 	case aborted:
-		return fmt.Errorf("pgxstore: work returned an answer although a statement of its transaction had failed: nothing is kept; return the error, or use tx.Begin around statements that may fail: %w", g.failure)
+		return fmt.Errorf("pgxstore: work returned an answer although a statement of its transaction had failed: nothing is kept; return the error, or use tx.Begin around statements that may fail: %w", cmp.Or(g.failure, errUnseen))
 	case pc.TxStatus() != 'T':
 		return errEnded
 	}

@@ -77,11 +77,23 @@ func (e *lostError) Unwrap() error { return e.err }
 // error is a [*lostError], and then the connection is closed. So it is when
 // there is no answer by deadline; the zero time sets none.
 //
+// Where prepared statements have got lost at the start of a transaction, which
+// then has done nothing, statements are sent once more, unprepared.
+//
 // pgx's own batches do the same with more work: they describe each statement,
 // prepare under names that a pooler in transaction mode mixes up, and watch a
 // context for each message.
 func pipeline(pc *pgconn.PgConn, deadline time.Time, statements ...bound) (done int, tag string, err error) {
+	starting := pc.TxStatus() == 'I'
 	done, tag, err = exchange(pc, deadline, statements)
+	if starting && isUnprepared(err) {
+		if pc.TxStatus() != 'I' {
+			_, _, err = exchange(pc, deadline, []bound{{statement: &statement{sql: "rollback"}}})
+		}
+		if _, lost := err.(*lostError); !lost {
+			done, tag, err = exchange(pc, deadline, statements)
+		}
+	}
 	if _, lost := err.(*lostError); lost {
 		kill(pc)
 	}
