@@ -57,15 +57,20 @@ func isUnprepared(err error) bool {
 	return false
 }
 
+// isLost reports whether err says that the connection has ended.
+func isLost(err error) bool {
+	if err == nil {
+		return false // as in state
+	}
+	var lost *lostError
+	return errors.As(err, &lost)
+}
+
 // isUnsure reports whether a COMMIT that failed with err may have been carried
 // out: the connection ended, or the server says that it does not know.
 func isUnsure(err error) bool {
-	var lost *lostError
-	if errors.As(err, &lost) {
-		return true
-	}
 	s := state(err)
-	return s == stateCompletionUnsure || len(s) == 5 && s[:2] == "08"
+	return isLost(err) || s == stateCompletionUnsure || len(s) == 5 && s[:2] == "08"
 }
 
 func unavailable(detail string, err error) error {

@@ -386,6 +386,7 @@ func TestSessionLimits(t *testing.T) {
 		"NoLocks": {"&search_path=broken,public,pg_catalog&lock_timeout=9s", nil, []string{"1min", "10s", "9s"}, []string{"0", "0", "9s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dsn := dsn
 			if name == "NoLocks" {
 				dsn, _, _ = strings.Cut(newDatabaseWithoutLocks(t), "&search_path")
@@ -393,7 +394,7 @@ func TestSessionLimits(t *testing.T) {
 			pool := newPool(t, dsn+c.dsn)
 			s := newStore(t, pool, c.opts...)
 			settings := func(ctx context.Context, q interface {
-				QueryRow(context.Context, string, ...any) pgx.Row
+				QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 			}) []string {
 				got := make([]string, len(names))
 				for i, n := range names {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -42,10 +43,11 @@ func newStatements(cfg *config) *statements {
 	table := cfg.table.quoted()
 	// The limits ride along with the statement that enters the transaction, and
 	// end with it: nothing is left on a connection that others use.
-	entered := "now(), current_setting('transaction_read_only') = 'on', pg_backend_pid()"
+	entry := []string{"now()", "current_setting('transaction_read_only') = 'on'", "pg_backend_pid()"}
 	for _, l := range cfg.limits {
-		entered += fmt.Sprintf(", set_config('%s', '%s', true)", l.name, l.milliseconds())
+		entry = append(entry, fmt.Sprintf("set_config('%s', '%s', true)", l.name, l.milliseconds()))
 	}
+	entered := strings.Join(entry, ", ")
 	const columns = "scope, operation, key, fingerprint, status, header, body, created_at, expires_at"
 	s := &statements{
 		begin:    &statement{sql: "begin isolation level " + string(cfg.isolation)},

@@ -50,11 +50,9 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	// against may have been the same request.
 	for run := 1; run <= maxRuns+1; run++ {
 		res, err := s.try(ctx, req, work, run, lost)
-		c, ok := err.(*conflict)
-		if !ok {
+		if err == nil || !errors.As(err, &lost) {
 			return res, err
 		}
-		lost = c
 		if err := sleep(ctx, rand.N(backoff<<run)); err != nil {
 			return idempotency.Result{}, unavailable("the request was cancelled before its transaction could run again", errors.Join(err, lost.err))
 		}
@@ -140,10 +138,11 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[pgx.Tx]) (id
 		return idempotency.Response{}, err
 	}
 	resp, err := a.run(ctx, work)
-	if lost, ok := err.(*conflict); ok {
-		return idempotency.Response{}, lost.final()
-	}
 	if err != nil {
+		var lost *conflict
+		if errors.As(err, &lost) {
+			err = lost.final()
+		}
 		return idempotency.Response{}, err
 	}
 	return resp, a.commit()

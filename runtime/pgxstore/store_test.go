@@ -33,7 +33,7 @@ func TestExecute(t *testing.T) {
 	if _, err := s.Execute(t.Context(), request("f", "a"), func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
 		pay("f")(ctx, tx)
 		return idempotency.Response{}, boom
-	}); err != boom {
+	}); err != boom { //nolint:errorlint // as it was, not wrapped
 		t.Errorf("work's error: %v", err)
 	}
 	if n := effects(t, pool, "f"); n != 0 {

@@ -203,7 +203,7 @@ func TestSavepoints(t *testing.T) {
 			}
 			return undone
 		})
-		if err != undone {
+		if !errors.Is(err, undone) {
 			return err
 		}
 		return pgx.BeginFunc(ctx, tx, func(sp pgx.Tx) error {
@@ -346,7 +346,8 @@ func TestLateUse(t *testing.T) {
 	var rows pgx.Rows
 	if _, err := s.Execute(t.Context(), request("late", "a"), answering("late", func(ctx context.Context, tx pgx.Tx) (err error) {
 		late = tx
-		if rows, err = tx.Query(ctx, "select 1"); err != nil {
+		rows, err = tx.Query(ctx, "select 1") //nolint:sqlclosecheck // it is, below
+		if err != nil {
 			return err
 		}
 		rows.Close()
@@ -356,7 +357,7 @@ func TestLateUse(t *testing.T) {
 	}
 	ctx := t.Context()
 	_, exec := late.Exec(ctx, "select 1")
-	_, query := late.Query(ctx, "select 1")
+	_, query := late.Query(ctx, "select 1") //nolint:sqlclosecheck // there are none
 	_, begin := late.Begin(ctx)
 	_, copyFrom := late.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"key"}, pgx.CopyFromRows(nil))
 	_, prepare := late.Prepare(ctx, "q", "select 1")

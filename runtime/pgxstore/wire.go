@@ -90,11 +90,11 @@ func pipeline(pc *pgconn.PgConn, deadline time.Time, statements ...bound) (done 
 		if pc.TxStatus() != 'I' {
 			_, _, err = exchange(pc, deadline, []bound{{statement: &statement{sql: "rollback"}}})
 		}
-		if _, lost := err.(*lostError); !lost {
+		if !isLost(err) {
 			done, tag, err = exchange(pc, deadline, statements)
 		}
 	}
-	if _, lost := err.(*lostError); lost {
+	if isLost(err) {
 		kill(pc)
 	}
 	return done, tag, err
