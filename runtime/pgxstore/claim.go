@@ -76,7 +76,7 @@ func (a *attempt) recall() bool {
 	if !a.recent.has(a.hash) || !sessionOf(a.pc).known {
 		return false
 	}
-	if _, _, err := pipeline(a.pc, a.claimBy, a.sql.row.with(a.id[:]).into(a.found)); err == nil && a.live() {
+	if _, _, err := pipeline(a.pc, a.claimBy, a.sql.recall.with(a.id[:]).into(a.found)); err == nil && a.live() {
 		return true
 	}
 	a.record = nil

@@ -23,6 +23,7 @@ type statements struct {
 	reserve *statement // inserts a placeholder $1, which is an expired record of status 0
 	restore *statement // gives lock_timeout back
 	row     *statement // reads the record $1
+	recall  *statement // reads the record $1 from a server that takes writes
 
 	remove *statement // deletes the record $1 if it is expired
 	insert *statement // inserts a finished record
@@ -106,9 +107,11 @@ func newStatements(cfg *config) *statements {
 				" where expires_at <= now() order by expires_at limit " + strconv.Itoa(cfg.batch) + " for update skip locked))",
 		},
 	}
+	// A standby that lags may have a record that has been released.
+	s.recall = &statement{sql: s.row.sql + " and current_setting('transaction_read_only') = 'off'", oids: s.row.oids}
 	for _, st := range []*statement{
 		s.begin, s.commit, s.rollback, s.enter, s.enterPlain, s.enterInsert, s.hold, s.reserve,
-		s.restore, s.row, s.remove, s.insert, s.release, s.sweepBegin, s.sweepLock, s.sweep,
+		s.restore, s.row, s.recall, s.remove, s.insert, s.release, s.sweepBegin, s.sweepLock, s.sweep,
 	} {
 		st.name = "idemgen_" + strconv.FormatUint(hash(st.sql), 16)
 	}

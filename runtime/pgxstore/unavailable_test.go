@@ -86,6 +86,15 @@ func TestUnavailable(t *testing.T) {
 			}
 			return s
 		},
+		"ReadOnlyWithRecalledRecord": func(t *testing.T, dsn string) *pgxstore.Store {
+			pool := newPool(t, dsn, func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+			s := newStore(t, pool)
+			execute(t, s, "k", "k")
+			if _, err := pool.Exec(t.Context(), "set default_transaction_read_only = on"); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
 		"TableGone": func(t *testing.T, dsn string) *pgxstore.Store {
 			pool := newPool(t, dsn)
 			s := newStore(t, pool)
