@@ -17,8 +17,8 @@ type attempt struct {
 	conn    *pgxpool.Conn
 	pc      *pgconn.PgConn
 	claimBy time.Time // when the claim must be answered
-	id      [16]byte
-	hash    int64
+	id      [16]byte  // of the record
+	lock    int64     // a hash of the identity, for the advisory lock
 
 	held     bool    // the claim is ours
 	began    [8]byte // now() in the transaction, as the server sent it
@@ -33,8 +33,9 @@ type conflict struct{ err error }
 func (c *conflict) Error() string { return c.err.Error() }
 func (c *conflict) Unwrap() error { return c.err }
 
-// connect takes a connection out of the pool for an attempt at id. Every
-// attempt ends with [attempt.rollback] or [attempt.done].
+// connect takes a connection out of the pool for an attempt at id, which is
+// zero where no record is concerned. Every attempt ends with
+// [attempt.rollback] or [attempt.done].
 func (s *Store) connect(ctx context.Context, id idempotency.Identity) (*attempt, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
 	defer cancel()
@@ -44,7 +45,7 @@ func (s *Store) connect(ctx context.Context, id idempotency.Identity) (*attempt,
 	}
 	a := &attempt{Store: s, conn: conn, pc: conn.Conn().PgConn()}
 	a.claimBy, _ = ctx.Deadline()
-	a.id, a.hash = id.Hash()
+	a.id, a.lock = id.Hash()
 	return a, nil
 }
 
@@ -73,14 +74,14 @@ func (a *attempt) finishBy() time.Time { return time.Now().Add(a.cfg.finishTimeo
 // reports whether it is live: then a replay needs no transaction. Whatever
 // else is the case the claim finds out.
 func (a *attempt) recall() bool {
-	if !a.recent.has(a.hash) || !sessionOf(a.pc).known {
+	if !a.recent.has(a.lock) || !sessionOf(a.pc).known {
 		return false
 	}
 	if _, _, err := pipeline(a.pc, a.claimBy, a.sql.recall.with(a.id[:]).into(a.found)); err == nil && a.live() {
 		return true
 	}
 	a.record = nil
-	a.recent.remove(a.hash)
+	a.recent.remove(a.lock)
 	return false
 }
 
@@ -97,7 +98,7 @@ func (a *attempt) replay(req idempotency.Request) (idempotency.Result, error) {
 	default:
 		go a.rollback() // each holds a connection of the pool, so there are never many
 	}
-	a.recent.add(a.hash)
+	a.recent.add(a.lock)
 	return idempotency.Result{Response: resp, Replayed: true}, nil
 }
 
@@ -116,7 +117,7 @@ func (a *attempt) claim() error {
 		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
 			a.sql.hold.with(id), a.sql.reserve.with(id), a.sql.restore.with(), row)
 	} else {
-		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enter.with(encodeInt8(a.hash^a.space)).into(a.entered), row)
+		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enter.with(encodeInt8(a.lock^a.space)).into(a.entered), row)
 	}
 	switch {
 	case state(err) == stateLockTimeout:

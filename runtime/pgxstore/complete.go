@@ -54,7 +54,7 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 	a.rollback() // what is left of the transaction, if anything is
 	switch {
 	case err == nil && tag == "COMMIT":
-		a.recent.add(a.hash)
+		a.recent.add(a.lock)
 		return idempotency.Result{Response: resp}, nil
 	case err == nil:
 		return idempotency.Result{}, fmt.Errorf("pgxstore: the server answered COMMIT with %s: nothing is kept", tag)

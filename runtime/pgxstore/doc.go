@@ -84,7 +84,8 @@
 //	ALTER TABLE idempotency_records ALTER COLUMN body SET COMPRESSION lz4;
 //
 // as Migrate does. [New] only checks. The user of the server needs SELECT,
-// INSERT, UPDATE and DELETE on the table.
+// INSERT, UPDATE and DELETE on the table. A handler that switches to another
+// role leaves it to that role to INSERT the record, unless it resets the role.
 //
 // Expired records are replaced when their key comes again, and otherwise stay
 // until they are swept: run idempotency.RunSweeper beside the server.

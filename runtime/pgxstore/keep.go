@@ -50,7 +50,7 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 		return idempotency.ErrNotFound
 	}
 	deleted := false
-	a.recent.remove(a.hash)
+	a.recent.remove(a.lock)
 	_, _, err = pipeline(a.pc, a.finishBy(), s.sql.release.with(a.id[:]).into(func([][]byte) error {
 		deleted = true
 		return nil
