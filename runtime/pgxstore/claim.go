@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +22,7 @@ type attempt struct {
 	lock    int64     // a hash of the identity, for the advisory lock
 
 	held     bool    // the claim is ours
+	seen     bool    // no claim was made because a live record is there
 	began    [8]byte // now() in the transaction, as the server sent it
 	readOnly bool
 	record   *record // what was found, live or expired
@@ -104,8 +106,9 @@ func (a *attempt) replay(req idempotency.Request) (idempotency.Result, error) {
 
 // claim begins a transaction, tries to take the claim and reads the
 // record: one round trip. It does not judge what it finds. Where advisory
-// locks work, the claim is such a lock; elsewhere it is a row that nobody else
-// can see yet, for which a second claim waits a moment.
+// locks work, the claim is such a lock, which is not asked for if there is a
+// live record; elsewhere it is a row that nobody else can see yet, for which a
+// second claim waits a moment.
 //
 // The record is read by a statement of its own: one that took the lock and
 // read in one go could miss a record committed in between.
@@ -117,7 +120,7 @@ func (a *attempt) claim() error {
 		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
 			a.sql.hold.with(id), a.sql.reserve.with(id), a.sql.restore.with(), row)
 	} else {
-		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enter.with(encodeInt8(a.lock^a.space)).into(a.entered), row)
+		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enter.with(encodeInt8(a.lock^a.space), id).into(a.entered), row)
 	}
 	switch {
 	case state(err) == stateLockTimeout:
@@ -127,18 +130,24 @@ func (a *attempt) claim() error {
 		return &conflict{err}
 	case err != nil:
 		return unavailable("the key could not be claimed", err)
+	case a.seen && !a.live():
+		return &conflict{errVanished}
 	case a.readOnly:
 		return unavailable("the database takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary", nil)
 	}
 	return nil
 }
 
+// errVanished says that a record was released or swept while it was claimed.
+var errVanished = errors.New("the record was deleted at this moment")
+
 // entered takes the row of an enter statement.
 func (a *attempt) entered(v [][]byte) error {
-	if len(v) < 4 || len(v[0]) != 1 || len(v[1]) != 8 || len(v[2]) != 1 || len(v[3]) != 4 {
+	if len(v) < 4 || len(v[0]) > 1 || len(v[1]) != 8 || len(v[2]) != 1 || len(v[3]) != 4 {
 		return errProtocol
 	}
-	a.held = v[0][0] == 1
+	a.seen = len(v[0]) == 0 // null
+	a.held = !a.seen && v[0][0] == 1
 	copy(a.began[:], v[1])
 	a.readOnly = v[2][0] == 1
 	sessionOf(a.pc).met(a.pc, decodeUint4(v[3]))

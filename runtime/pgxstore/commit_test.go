@@ -122,7 +122,7 @@ func TestConnectionEndsAtEveryStatement(t *testing.T) {
 	const claim, handler, end = "claim", "handler", "end"
 	for _, at := range []struct{ phase, statement string }{
 		{claim, "begin isolation"},
-		{claim, "select pg_try_advisory_xact_lock"},
+		{claim, "select case when exists"},
 		{claim, "select scope"},
 		{handler, "insert into effects"},
 		{end, completion},

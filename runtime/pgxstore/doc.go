@@ -30,7 +30,8 @@
 // expired. No live record and no lock means in flight. A replay is answered
 // after the first round trip; its ROLLBACK follows in the background, on the
 // connection that the replay still holds, so there are never more of them than
-// the pool has connections, and closing the pool waits for them.
+// the pool has connections, and closing the pool waits for them. A replay never
+// takes the lock.
 //
 // A store remembers some thousand hashes of requests that it has lately
 // completed or replayed. When one of them comes again, it first reads the

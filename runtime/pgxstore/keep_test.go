@@ -113,6 +113,36 @@ func TestIndexesAreUsed(t *testing.T) {
 	}
 }
 
+// A replay holds nothing beyond its answer: what comes next finds the key as
+// it would without the replay.
+func TestReplayHoldsNoClaim(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	p := newProxy(t, dsn)
+	pool := newPool(t, dsn)
+	s := newStore(t, pool)
+	for i, next := range []func() error{
+		func() error { return s.Release(t.Context(), request("k", "a").Identity) },
+		func() error { _, err := pool.Exec(t.Context(), expire); return err },
+	} {
+		execute(t, s, "k")
+		replaying := newStore(t, newPool(t, p.dsn)) // recalls nothing
+		rollback := p.on("rollback", blackhole)     // the replay's connection stays as it is
+		execute(t, replaying, "k")
+		<-rollback
+		if err := next(); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err != nil || res.Replayed {
+			t.Errorf("%d: %+v, %v", i, res, err)
+		}
+		if n := effects(t, pool, "k"); n != i+2 {
+			t.Errorf("%d: %d effects, want %d", i, n, i+2)
+		}
+	}
+	p.stop()
+}
+
 // A store that recalls a record reads it alone: the replay holds no claim and
 // no transaction. When the record has gone or has expired meanwhile, or is
 // another one, it is found out by the claim as ever.
@@ -210,7 +240,7 @@ func TestRequestWritesOneRow(t *testing.T) {
 }
 
 // A record that is deleted between the two statements of a claim leaves the
-// claim with the lock: work runs, and nobody else's beside it.
+// claim without a lock: it is made again before work runs.
 //
 // Covers CON-14.
 func TestRecordVanishesDuringClaim(t *testing.T) {

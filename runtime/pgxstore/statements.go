@@ -15,7 +15,7 @@ type statements struct {
 
 	// enter returns one row: whether the claim is held, now(), whether the
 	// transaction is read-only, and the server process. It also sets limits.
-	enter       *statement // takes the advisory lock $1
+	enter       *statement // takes the advisory lock $1, or returns null if the record $2 is live
 	enterPlain  *statement // takes no lock
 	enterInsert *statement // takes no lock, and shortens lock_timeout
 
@@ -54,9 +54,13 @@ func newStatements(cfg *config) *statements {
 		begin:    &statement{sql: "begin isolation level " + string(cfg.isolation)},
 		commit:   &statement{sql: "commit"},
 		rollback: &statement{sql: "rollback"},
+		// A replay takes no lock: it would hold it beyond its answer, and a
+		// request that comes when the record has gone could not tell it from a
+		// claim.
 		enter: &statement{
-			sql:  "select pg_try_advisory_xact_lock($1), " + entered,
-			oids: []uint32{pgtype.Int8OID},
+			sql: "select case when exists (select 1 from " + table + " where id = $2 and expires_at > now())" +
+				" then null else pg_try_advisory_xact_lock($1) end, " + entered,
+			oids: []uint32{pgtype.Int8OID, pgtype.UUIDOID},
 		},
 		enterPlain: &statement{sql: "select true, " + entered},
 		enterInsert: &statement{sql: "select true, " + entered +
