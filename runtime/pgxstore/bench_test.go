@@ -151,27 +151,32 @@ func BenchmarkFirst(b *testing.B) {
 }
 
 // BenchmarkReplay compares a replay with a plain SELECT of the same columns by
-// primary key.
+// primary key: of one record, which the store recalls, and of so many in turn
+// that it recalls few.
 func BenchmarkReplay(b *testing.B) {
 	x := newBench(b, newBusiness(b), 20)
-	req := request("replayed", "a")
-	replay := func(ctx context.Context) error {
-		_, err := x.store.Execute(ctx, req, x.pay)
-		return err
-	}
-	if err := replay(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	id := req.ID()
-	read := func(ctx context.Context) error {
-		var status int
-		var header, body []byte
-		return x.pool.QueryRow(ctx, "select status, header, body from idempotency_records where id = $1", id).Scan(&status, &header, &body)
-	}
-	for _, clients := range []int{1, 8} {
-		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			compare(b, clients, "x-select", read, replay)
-		})
+	var turn atomic.Int64
+	for _, records := range []int64{1, 20_000} {
+		next := func() idempotency.Request { return request(fmt.Sprint("replayed-", turn.Add(1)%records), "a") }
+		replay := func(ctx context.Context) error {
+			_, err := x.store.Execute(ctx, next(), x.pay)
+			return err
+		}
+		for range records {
+			if err := replay(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		read := func(ctx context.Context) error {
+			var status int
+			var header, body []byte
+			return x.pool.QueryRow(ctx, "select status, header, body from idempotency_records where id = $1", next().ID()).Scan(&status, &header, &body)
+		}
+		for _, clients := range []int{1, 8} {
+			b.Run(fmt.Sprintf("records=%d/clients=%d", records, clients), func(b *testing.B) {
+				compare(b, clients, "x-select", read, replay)
+			})
+		}
 	}
 }
 
