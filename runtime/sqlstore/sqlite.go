@@ -24,7 +24,7 @@ func (sqlite) schema() string { return sqliteSchema }
 const sqliteNow = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
 func (sqlite) statements(table string) statements {
-	r := strings.NewReplacer("$table", `"`+table+`"`, "$now", sqliteNow)
+	r := strings.NewReplacer("$table", `main."`+table+`"`, "$now", sqliteNow)
 	return statements{
 		// A transaction whose first statement writes waits for its turn by
 		// busy_timeout. One that reads first fails at once when another has
