@@ -159,21 +159,40 @@ func errZeroKey[Op OpType]() error {
 }
 
 // Sealed holds the input of a request together with the promise that a key
-// was given for it: only [Seal] fills it. Generated request types use it.
+// was given for it: only [Seal] fills it. It does not compare with ==; use
+// Equal. Generated request types use it.
 type Sealed[In any] struct {
-	in In
+	_ [0]func() // == would compare addresses
+
+	// A pointer, for two reasons: package fmt follows none that lies inside a
+	// struct, so no verb prints the input, and an input that was never given
+	// differs from an empty one.
+	in *In
 }
 
-// Seal wraps the input of a request that is sent under key.
+// Seal wraps the input of a request that is sent under key. The input is
+// copied as by assignment: it shares what its slices, maps and pointers refer
+// to, which must not change from then on.
 func Seal[Op OpType, In any](_ Key[Op], in In) Sealed[In] {
-	return Sealed[In]{in: in}
+	return Sealed[In]{in: &in}
 }
 
-// Value returns the input.
-func (s Sealed[In]) Value() In { return s.in }
+// Value returns the input, and the zero In where [Sealed.IsZero].
+func (s Sealed[In]) Value() In {
+	if s.in == nil {
+		var zero In
+		return zero
+	}
+	return *s.in
+}
+
+// IsZero reports whether [Seal] did not make s: the request around it was
+// written as a literal, or read by a decoder that passes over unexported
+// fields, and what it asks for is lost. Such a request must not be sent.
+func (s Sealed[In]) IsZero() bool { return s.in == nil }
 
 // Equal reports whether both inputs are deeply equal, as [reflect.DeepEqual]
-// has it.
+// has it. No input differs from an empty one.
 func (s Sealed[In]) Equal(other Sealed[In]) bool { return reflect.DeepEqual(s.in, other.in) }
 
 // LogRequest returns what a log shows of a request: its operation and its
@@ -194,18 +213,42 @@ type envelope[Op OpType, In any] struct {
 
 // MarshalRequest encodes a request as a JSON object with the members
 // operation, idempotency_key and input, so that it can be kept before it is
-// sent and repeated after a crash. It returns an error for the zero Key and
-// for an input that encoding/json cannot encode. Generated request types use
-// it.
+// sent and repeated after a crash. It returns an error for the zero Key, for a
+// request that no constructor made, and for an input that [UnmarshalRequest]
+// would refuse or read as another one: what cannot be repeated is not kept.
+// Generated request types use it.
 func MarshalRequest[Op OpType, In any](key Key[Op], in Sealed[In]) ([]byte, error) {
-	return json.Marshal(envelope[Op, In]{Operation: operationOf[Op]().ID, Key: key, Input: &in.in})
+	fail := func(err error) ([]byte, error) {
+		return nil, fmt.Errorf("idempotency: request to %s cannot be stored: %w", operationOf[Op]().ID, err)
+	}
+	if in.IsZero() {
+		return fail(errors.New("it holds no input: make it with its constructor"))
+	}
+	data, err := json.Marshal(envelope[Op, In]{operationOf[Op]().ID, key, in.in})
+	if err != nil {
+		return fail(err)
+	}
+	_, again, err := UnmarshalRequest[Op, In](data)
+	if err != nil {
+		return fail(err)
+	}
+	restored, err := json.Marshal(envelope[Op, In]{operationOf[Op]().ID, key, &again})
+	if err != nil {
+		return fail(err)
+	}
+	if !bytes.Equal(restored, data) {
+		return fail(errors.New("its input changes when it is read back from JSON"))
+	}
+	return data, nil
 }
 
 // UnmarshalRequest decodes what [MarshalRequest] has encoded. It returns an
 // error for a request of another operation, for one without a key or without
-// an input, for members that it does not know, be they in the input, and for
-// anything after the object: a request that cannot be read whole is not sent.
-// Generated request types use it.
+// an input, for members that it does not know, be they in the input, for a
+// member of the object that stands twice, and for anything after it: a request
+// that cannot be read whole is not sent. Numbers in fields of type any come
+// back as [json.Number], which keeps all their digits. Generated request types
+// use it.
 func UnmarshalRequest[Op OpType, In any](data []byte) (Key[Op], In, error) {
 	var zero In
 	id := operationOf[Op]().ID
@@ -223,17 +266,37 @@ func UnmarshalRequest[Op OpType, In any](data []byte) (Key[Op], In, error) {
 	if head.Operation != id {
 		return fail(fmt.Errorf("it belongs to operation %q", head.Operation))
 	}
-	var e envelope[Op, In]
+	// Member by member: encoding/json takes a name in any letter case, and the
+	// last of several.
+	var key Key[Op]
+	var in *In
+	members := map[string]any{"operation": &head.Operation, "idempotency_key": &key, "input": &in}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil {
+	d.UseNumber()
+	if _, err := d.Token(); err != nil {
 		return fail(err)
 	}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return fail(err)
+		}
+		name, _ := token.(string)
+		member, wanted := members[name]
+		if !wanted {
+			return fail(fmt.Errorf("its member %q is unknown, or stands twice", name))
+		}
+		delete(members, name)
+		if err := d.Decode(member); err != nil {
+			return fail(err)
+		}
+	}
 	switch {
-	case e.Key.IsZero():
+	case key.IsZero():
 		return fail(errZeroKey[Op]())
-	case e.Input == nil:
+	case in == nil:
 		return fail(errors.New("it has no input"))
 	}
-	return e.Key, *e.Input, nil
+	return key, *in, nil
 }
