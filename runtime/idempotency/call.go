@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// Call is one attempt on its way through the HTTP edge. Generated code passes
-// it on; handlers do not see it.
+// Call is one attempt on its way through the HTTP edge, or one run of [Do].
+// Generated code passes it on; handlers do not see it.
 type Call struct {
-	op      *Operation
+	op      *Operation // nil in Do
+	message *Request   // what Do was given; nil at the HTTP edge
 	scope   string
 	key     string // normalised; "" where the operation allows none
 	request *http.Request
@@ -68,6 +69,15 @@ func (c *Call) fingerprint(version byte) (Fingerprint, error) {
 		ContentType: c.ContentType(),
 		Body:        c.body,
 	})
+}
+
+// origin returns what keys are derived from.
+func (c *Call) origin() (Identity, Fingerprint, error) {
+	if c.message != nil {
+		return c.message.Identity, c.message.Fingerprint, nil
+	}
+	fingerprint, err := c.fingerprint(derivedFingerprint)
+	return Identity{Scope: c.scope, Operation: c.op.ID, Key: c.key}, fingerprint, err
 }
 
 // KeyOf returns the key of call as the key type of its operation.

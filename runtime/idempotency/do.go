@@ -26,7 +26,7 @@ func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ct
 		return value, false, err
 	}
 	var failed *handlerError
-	call := &Call{scope: req.Scope, key: req.Key}
+	call := &Call{message: &req, scope: req.Scope, key: req.Key}
 	req.call = call
 	result, err := store.Execute(call.within(ctx), req, func(ctx context.Context, tx Tx) (Response, error) {
 		v, err := fn(ctx, tx)
@@ -79,8 +79,13 @@ func checkRequest(req *Request) error {
 	return nil
 }
 
+// messageVersion leads the fingerprints of messages. It never changes: there is
+// no message to compute another version from.
+const messageVersion = 1
+
 // FingerprintOf returns the fingerprint of a message: SHA-256 over its
 // length-framed parts. Give it everything that the function can tell apart.
+// The same parts have the same fingerprint in every release.
 func FingerprintOf(parts ...[]byte) Fingerprint {
 	var b []byte
 	for _, p := range parts {
@@ -88,7 +93,7 @@ func FingerprintOf(parts ...[]byte) Fingerprint {
 		b = append(b, p...)
 	}
 	sum := sha256.Sum256(b)
-	f := Fingerprint{fingerprintVersion}
+	f := Fingerprint{messageVersion}
 	copy(f[1:], sum[:])
 	return f
 }

@@ -23,7 +23,7 @@ type Fingerprint [33]byte
 
 // fingerprintVersion is the version of new records. Whoever changes what
 // computeFingerprint hashes adds a version and keeps the old one for as long
-// as records of it can live.
+// as records of it can live, and version 1 for good, because of Derive.
 const fingerprintVersion = 1
 
 // fingerprintInput is a request, free of any framework.

@@ -17,7 +17,11 @@ func newUUIDv7() string {
 	copy(u[:6], ms[:6])
 	u[6] = u[6]&0x0f | 0x70 // version 7
 	u[8] = u[8]&0x3f | 0x80 // the variant of RFC 9562
+	return formatUUID(u)
+}
 
+// formatUUID returns u as text in lower case (RFC 9562 section 4).
+func formatUUID(u [16]byte) string {
 	var text [36]byte
 	at := 0
 	for _, group := range [...][]byte{u[:4], u[4:6], u[6:8], u[8:10], u[10:]} {
