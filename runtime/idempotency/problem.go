@@ -3,6 +3,7 @@ package idempotency
 import (
 	"encoding/json"
 	"math"
+	"mime"
 	"net/http"
 	"strconv"
 	"time"
@@ -47,6 +48,24 @@ func newProblem(e *Error) Problem {
 		p.RetryAfter = time.Second
 	}
 	return p
+}
+
+// ReadProblem returns the refusal that an answer with these header fields and
+// this body is, and false for any other answer: a problem document whose type
+// is not the one of its code comes from elsewhere.
+func ReadProblem(header http.Header, body []byte) (Problem, bool) {
+	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || mediaType != "application/problem+json" {
+		return Problem{}, false
+	}
+	var p Problem
+	if json.Unmarshal(body, &p) != nil || p.Code == "" || p.Type != problemTypes+string(p.Code) {
+		return Problem{}, false
+	}
+	if seconds, err := strconv.ParseInt(header.Get("Retry-After"), 10, 32); err == nil && seconds > 0 {
+		p.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return p, true
 }
 
 type problemKind struct {

@@ -1,0 +1,73 @@
+package idempotency
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// CallError is what the call of a marked operation through a generated client
+// fails with. It matches, with errors.Is, the error of its Problem
+// ([ErrMismatch], [ErrInFlight] and so on), [ErrOutcomeUnknown] if
+// OutcomeUnknown is set, and whatever Err matches: the context's error, or one
+// of net/http.
+type CallError struct {
+	Operation string
+	// Key is the key that was sent, "" if the request had none. It is whole:
+	// treat it as confidential.
+	Key string
+	// Attempts is how many attempts the client has made; 0 if the request was
+	// refused before anything was sent. net/http can have sent one twice, see
+	// package retry.
+	Attempts int
+	// OutcomeUnknown says that the operation may have been executed: call it
+	// again with the same request to learn its outcome. If it is false, no
+	// attempt of this call has had an effect.
+	OutcomeUnknown bool
+	// Response is the last answer, nil if there was none. Its body has been
+	// read as far as it came, and can be read again from memory.
+	Response *http.Response
+	// Problem is the refusal of an idempotent server, if that was the answer.
+	Problem *Problem
+	// Err is what ended the call.
+	Err error
+}
+
+// Error says what happened, how often it was tried, and what to do.
+func (e *CallError) Error() string {
+	var b strings.Builder
+	b.WriteString("idempotency: ")
+	b.WriteString(e.Operation)
+	if e.Key != "" {
+		b.WriteString(" with key ")
+		b.WriteString(e.Key)
+	}
+	b.WriteString(": ")
+	b.WriteString(e.Err.Error())
+	switch {
+	case e.Attempts == 0:
+		b.WriteString("; nothing was sent")
+	case e.Attempts > 1:
+		b.WriteString("; " + strconv.Itoa(e.Attempts) + " attempts were made")
+	}
+	switch {
+	case e.OutcomeUnknown && e.Key == "":
+		b.WriteString("; it may have been executed, and without a key a repeat would execute it again")
+	case e.OutcomeUnknown:
+		b.WriteString("; it may have been executed: call it again with the same request to learn its outcome")
+	}
+	return b.String()
+}
+
+// Unwrap returns Err.
+func (e *CallError) Unwrap() error { return e.Err }
+
+// Is reports whether target is the [*Error] of the problem, or of an unknown
+// outcome.
+func (e *CallError) Is(target error) bool {
+	t, ok := target.(*Error)
+	if !ok {
+		return false
+	}
+	return e.Problem != nil && t.Code == e.Problem.Code || e.OutcomeUnknown && t.Code == CodeOutcomeUnknown
+}

@@ -1,0 +1,246 @@
+package retry
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// result is what became of an attempt. Its err is nil if it gave the
+// operation's answer.
+type result struct {
+	response *http.Response // nil if none came; its body is in memory
+	problem  *idempotency.Problem
+	sent     int  // as Attempt.Sent
+	effect   bool // the operation can have been executed, and its answer is not known
+	again    bool // another attempt makes sense
+	inFlight bool // because the request is being executed
+	err      error
+}
+
+// attempt sends the request once and reads the answer whole.
+func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) result {
+	if limit := c.sender.attemptTimeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, attemptTimeout(limit))
+		defer cancel()
+	}
+	var trace connTrace
+	request := c.request.Clone(httptrace.WithClientTrace(ctx, trace.hooks()))
+	if request.GetBody != nil {
+		body, err := request.GetBody()
+		if err != nil {
+			return result{err: fmt.Errorf("the body cannot be read: %w", err)}
+		}
+		request.Body = body
+	}
+	if c.edit != nil {
+		if err := c.edit(request); err != nil {
+			return result{err: fmt.Errorf("a request editor: %w", err)}
+		}
+		if got := request.Header.Values(c.header); c.key != "" && (len(got) != 1 || got[0] != c.key) {
+			return result{err: fmt.Errorf("a request editor has changed the header %s, which holds the key", c.header)}
+		}
+	}
+	response, err := c.doer.Do(request)
+	if err != nil {
+		sent, none := trace.seen()
+		return result{sent: sent, effect: !none, again: !isPermanent(err), err: timedOut(ctx, err)}
+	}
+	body, err := readBody(response)
+	r := c.judge(request, response, body, err, parse)
+	r.sent, _ = trace.seen()
+	if err != nil {
+		r.err = timedOut(ctx, r.err)
+	}
+	return r
+}
+
+// attemptTimeout is the cause with which an attempt's context ends.
+type attemptTimeout time.Duration
+
+func (d attemptTimeout) Error() string {
+	return fmt.Sprintf("the attempt took longer than %v", time.Duration(d))
+}
+
+// timedOut says so of an error that the attempt's own timeout has caused.
+func timedOut(ctx context.Context, err error) error {
+	if limit, ok := context.Cause(ctx).(attemptTimeout); ok {
+		return fmt.Errorf("%w: %w", limit, err)
+	}
+	return err
+}
+
+// isPermanent reports whether sending again to this address cannot help: the
+// server is not who it should be.
+func isPermanent(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
+}
+
+// errorBodyLimit is how much is read of an answer that is no result, in bytes.
+const errorBodyLimit = 1 << 20
+
+// readBody reads an answer's body into memory and closes it, which frees the
+// connection. It returns what it has read, also when it returns an error.
+func readBody(r *http.Response) ([]byte, error) {
+	if r.Body == nil { // a doer that is none of net/http
+		r.Body = http.NoBody
+	}
+	reader := io.Reader(r.Body)
+	if isTransient(r.StatusCode) {
+		reader = io.LimitReader(reader, errorBodyLimit)
+	}
+	body, err := io.ReadAll(reader)
+	if closeErr := r.Body.Close(); err == nil {
+		err = closeErr
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
+// judge says what an answer means. readErr is set if its body broke off.
+func (c *call) judge(request *http.Request, response *http.Response, body []byte, readErr error, parse func(*http.Response) error) result {
+	r := result{response: response}
+	status := response.StatusCode
+	replayed := Replayed(response)
+	switch {
+	case readErr != nil:
+		r.effect, r.again = true, true
+		r.err = fmt.Errorf("the answer %s broke off after %d bytes: %w", response.Status, len(body), readErr)
+		return r
+	case wasRedirected(response):
+		r.effect = true
+		r.err = fmt.Errorf("the client's doer has followed a redirect to %s, and key and body with it; give it a CheckRedirect that returns http.ErrUseLastResponse", response.Request.URL.Redacted())
+		return r
+	case isRedirect(status):
+		r.effect = status < http.StatusTemporaryRedirect // 307 and 308 ask for the same request elsewhere
+		r.err = fmt.Errorf("the server answered %s to %s, which is not followed: key and body would go there", response.Status, location(response))
+		return r
+	}
+	if problem, ok := idempotency.ReadProblem(response.Header, body); ok && !replayed {
+		r.problem = &problem
+	}
+	switch {
+	case r.problem != nil:
+		code := r.problem.Code
+		r.again, r.inFlight = code.Retryable(), code == idempotency.CodeInFlight
+		// The server has kept nothing, unless it does not know or the key is
+		// older than the records.
+		r.effect = code == idempotency.CodeInFlight || code == idempotency.CodeOutcomeUnknown || code == idempotency.CodeKeyExpired
+		r.err = fmt.Errorf("the server answered %s, %s: %s", response.Status, code, r.problem.Detail)
+		return r
+	case !replayed && status == http.StatusConflict && response.Header.Get("Retry-After") != "":
+		r.again, r.inFlight, r.effect = true, true, true
+	case !replayed && isTransient(status):
+		r.again = true
+		r.effect = status != http.StatusTooManyRequests && status != http.StatusTooEarly
+	}
+	if r.again {
+		r.err = fmt.Errorf("the server answered %s", response.Status)
+		return r
+	}
+	if err := parse(response); err != nil {
+		response.Body = io.NopCloser(bytes.NewReader(body))
+		r.effect, r.again = true, brokeOff(err, body)
+		r.err = fmt.Errorf("the server answered %s, and the answer cannot be read: %w", response.Status, err)
+	}
+	return r
+}
+
+// isTransient reports whether a status asks for the same request again:
+// RFC 9110 sections 15.5.9 and 15.6, RFC 8470 section 5.2, RFC 6585 section 4.
+func isTransient(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// isRedirect reports whether a status moves the request elsewhere. 303 does
+// not: it says where the result of a request that was executed can be read.
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// location is where a redirect leads, for an error.
+func location(r *http.Response) string {
+	if u, err := r.Location(); err == nil {
+		return u.Redacted()
+	}
+	return "an unknown place"
+}
+
+// wasRedirected reports whether net/http has followed a redirect to get this
+// answer.
+func wasRedirected(r *http.Response) bool { return r.Request != nil && r.Request.Response != nil }
+
+// brokeOff reports whether a decoder met the end of the body too early.
+func brokeOff(err error, body []byte) bool {
+	var syntax *json.SyntaxError
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &syntax) && syntax.Offset >= int64(len(body))
+}
+
+// withoutRedirects returns a doer that hands redirects back.
+func withoutRedirects(doer Doer) Doer {
+	client, ok := doer.(*http.Client)
+	if !ok {
+		return doer
+	}
+	own := *client
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &own
+}
+
+// connTrace counts what net/http does for one attempt. Its hooks run on other
+// goroutines too, and can do so after the attempt has ended.
+type connTrace struct {
+	mu     sync.Mutex
+	asked  bool // for a connection: the doer is one of net/http
+	got    bool // one
+	writes int
+}
+
+func (t *connTrace) hooks() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.asked = true
+		},
+		GotConn: func(httptrace.GotConnInfo) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.got = true
+		},
+		WroteHeaders: func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.writes++
+		},
+	}
+}
+
+// seen returns how often the request was written, and whether it is certain
+// that nothing of it was.
+func (t *connTrace) seen() (writes int, none bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.writes, t.asked && !t.got
+}

@@ -1,0 +1,37 @@
+// Package retry is the retry loop of generated clients: one key, one encoded
+// body, as many attempts as make sense.
+//
+// A client is made by the generated NewIdempotentClient, which takes the
+// options of this package:
+//
+//	client, err := api.NewIdempotentClient("https://api.example.com",
+//		retry.WithAttempts(6), retry.WithAttemptTimeout(5*time.Second))
+//
+// A marked operation is sent again after a transport error, an answer that
+// breaks off, and the statuses 408, 425, 429, 500, 502, 503 and 504; after 409
+// only when it says that the same request is in flight. What a server of
+// idemgen calls not retryable is not sent again, nor is an answer that is a
+// replay. Everything else is the operation's answer. Pauses are random between
+// zero and a bound that doubles, on top of what Retry-After asks for
+// (RFC 9110 section 10.2.3). Every attempt carries the same key and the same
+// bytes. A call that fails returns an [*idempotency.CallError].
+//
+// A redirect (301, 302, 307, 308) is never followed: key and body would go to
+// whatever host it names. It is an error.
+//
+// # Requests that net/http sends twice
+//
+// When a connection that was used before breaks as a request is written to it,
+// the transport of net/http sends the request again by itself if it has the
+// header field Idempotency-Key or X-Idempotency-Key, whatever its method. One
+// attempt here can so be two requests at the server. Both carry the same key,
+// so the second gets the answer of the first or 409. [Attempt].Sent counts
+// them.
+//
+// # Retries in other places
+//
+// A proxy, a service mesh or a caller that retries as well multiplies the
+// attempts: three by four are twelve. The effects stay one, since all carry
+// the same key, but the load does not. Retry in one place; here, if possible,
+// since nothing else knows the key.
+package retry
