@@ -4,10 +4,12 @@ go 1.25.0
 
 require (
 	github.com/getkin/kin-openapi v0.142.0
+	github.com/golangci/plugin-module-register v0.1.2
 	github.com/oapi-codegen/oapi-codegen/v2 v2.8.2
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/speakeasy-api/openapi v1.24.0
-	golang.org/x/mod v0.38.0
+	golang.org/x/mod v0.39.0
+	golang.org/x/tools v0.49.0
 	gopkg.in/yaml.v3 v3.0.1
 )
 
@@ -22,5 +24,4 @@ require (
 	github.com/vmware-labs/yaml-jsonpath v0.3.2 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
-	golang.org/x/tools v0.48.0 // indirect
 )
