@@ -1,0 +1,6 @@
+CREATE TABLE IF NOT EXISTS credits (
+	id       INTEGER PRIMARY KEY AUTOINCREMENT,
+	shop     TEXT NOT NULL,
+	customer TEXT NOT NULL,
+	points   INTEGER NOT NULL
+);
