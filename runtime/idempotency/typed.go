@@ -221,7 +221,10 @@ func MarshalRequest[Op OpType, In any](key Key[Op], in Sealed[In]) ([]byte, erro
 	fail := func(err error) ([]byte, error) {
 		return nil, fmt.Errorf("idempotency: request to %s cannot be stored: %w", operationOf[Op]().ID, err)
 	}
-	if in.IsZero() {
+	switch {
+	case key.IsZero():
+		return fail(errZeroKey[Op]())
+	case in.IsZero():
 		return fail(errors.New("it holds no input: make it with its constructor"))
 	}
 	data, err := json.Marshal(envelope[Op, In]{operationOf[Op]().ID, key, in.in})
