@@ -1,0 +1,5 @@
+CREATE TABLE IF NOT EXISTS orders (
+	id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	email text NOT NULL,
+	item  text NOT NULL
+);
