@@ -24,7 +24,7 @@ type Process struct {
 	done    chan struct{} // closed when its output has ended
 }
 
-var serving = regexp.MustCompile(`address=(http://\S+)`)
+var serving = regexp.MustCompile(`address=(\S+)`)
 
 // Start starts this test binary as a server, to be stopped at point (""
 // for never), with args, and returns when it serves. It is killed when the
