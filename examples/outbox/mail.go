@@ -27,7 +27,7 @@ func (confirmation) Kind() string { return "order_confirmation" }
 
 // mail is an e-mail as it leaves the worker.
 type mail struct {
-	ID      string `json:"id"` // its Message-ID (RFC 5322 section 3.6.4)
+	ID      string `json:"id"` // its Message-ID (RFC 5322 section 3.6.4), without the brackets
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 }
@@ -46,7 +46,7 @@ type worker struct {
 // Work sends the e-mail of one job.
 func (w worker) Work(ctx context.Context, job *river.Job[confirmation]) error {
 	return w.send(ctx, mail{
-		ID:      fmt.Sprintf("<order-%d@shop.example>", job.Args.OrderID),
+		ID:      fmt.Sprintf("order-%d@shop.example", job.Args.OrderID),
 		To:      job.Args.To,
 		Subject: "Your order: " + job.Args.Item,
 	})
