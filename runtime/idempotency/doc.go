@@ -3,7 +3,8 @@
 // For one (scope, operation, key), the effects that a handler makes through
 // the transaction it is given happen at most once, and every retry inside the
 // retention window gets the answer that was committed with them, whatever
-// crashes in between. Effects outside the transaction are not covered.
+// crashes in between. Effects outside the transaction are not covered: give the
+other system a key from [Derive], or write them to an outbox in the transaction.
 //
 // Servers use the package through code that idemgen generates from an OpenAPI
 // document. Queue consumers and other plain functions use [Do]. Both need a
@@ -17,7 +18,8 @@
 //
 // What a server's author types are [Scope], [ScopeByHeader] or [Unscoped], the
 // options that begin with With, [LogTo], [RunSweeper] and [NoRerun]; a
-// consumer's author types [Do], [Request], [Identity] and [FingerprintOf].
+// consumer's author types [Do], [Request], [Identity] and [FingerprintOf]; and
+// both, for what they ask of other systems, [Derive] or [DeriveUUID].
 // [Edge], [Call], [Answer], [Visit], [Sealed] and the functions that take them
 // are for generated code, and [Store], [Keeper], [Work] and [Result] for the
 // authors of stores.
