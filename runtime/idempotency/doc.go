@@ -4,7 +4,7 @@
 // the transaction it is given happen at most once, and every retry inside the
 // retention window gets the answer that was committed with them, whatever
 // crashes in between. Effects outside the transaction are not covered: give the
-other system a key from [Derive], or write them to an outbox in the transaction.
+// other system a key from [Derive], or write them to an outbox in the transaction.
 //
 // Servers use the package through code that idemgen generates from an OpenAPI
 // document. Queue consumers and other plain functions use [Do]. Both need a
