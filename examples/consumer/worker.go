@@ -122,7 +122,7 @@ func (w worker) credit(ctx context.Context, shop string, msg jetstream.Msg) (rec
 }
 
 // hopeless reports whether to give up: two orders under one id (mismatch), an
-// order without an id (key_missing), a poisonous one, or one that credit has
+// order without an id (key_invalid), a poisonous one, or one that credit has
 // failed for too often. While the database is out of reach no order is given up.
 func hopeless(err error, delivery uint64) bool {
 	var refusal *idempotency.Error
