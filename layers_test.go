@@ -65,6 +65,7 @@ var layers = map[string]layer{
 	"internal/testreport":         {},
 
 	"runtime/idempotency":             {thirdParty: []string{"github.com/dunglas/httpsfv"}},
+	"runtime/retry":                   {own: []string{"runtime/idempotency"}},
 	"runtime/memstore":                {own: []string{"runtime/idempotency"}},
 	"runtime/sqlstore":                {own: []string{"runtime/idempotency"}}, // the driver is the user's
 	"runtime/pgxstore":                {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/jackc/pgx/v5/"}},

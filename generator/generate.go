@@ -90,7 +90,7 @@ func Generate(ctx context.Context, c Config) (Result, error) {
 	if findings.HasErrors() {
 		return Result{}, asError(findings)
 	}
-	content, err := render.Server(planned)
+	content, err := render.File(planned)
 	if err != nil {
 		return Result{}, err
 	}

@@ -118,7 +118,7 @@ func (s *starter) readGo() {
 			continue
 		}
 		s.packageName = file.Name.Name
-		s.generated = s.generated || gosource.HasStrictServer(file)
+		s.generated = s.generated || gosource.IsGenerated(file)
 		for _, group := range file.Comments {
 			for _, c := range group.List {
 				text, ok := strings.CutPrefix(c.Text, "//go:generate ")

@@ -7,16 +7,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/retry"
 )
 
 // The build fails here when the runtime module is older than this code; then run
 // go get github.com/idemgen/idemgen/runtime@latest
-const _ = idempotency.IsAtLeastVersion0_1
-
-// IdempotentServer is implemented by the handlers. A line beside them lets the
+const _ = idempotency.IsAtLeastVersion0_1 // IdempotentServer is implemented by the handlers. A line beside them lets the
 // compiler name the methods that are missing:
 //
 //	var _ IdempotentServer[pgx.Tx] = service{}
@@ -71,6 +71,40 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key"} }
 // client must be able to read (Access-Control-Expose-Headers), under the names
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
+
+// IdempotentClient is implemented by the client that NewIdempotentClient
+// returns, and by whatever stands in for it in tests. A marked operation is
+// called with a request that holds its key; a call that fails returns an
+// [*idempotency.CallError].
+type IdempotentClient interface {
+	// GetAccountWithResponse is the client's own: one attempt, and no key.
+	GetAccountWithResponse(ctx context.Context, accountId AccountID, reqEditors ...RequestEditorFn) (*GetAccountResponse, error)
+
+	// CreatePayment sends POST /accounts/{account_id}/payments, and again under the
+	// same key where that can help.
+	CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error)
+
+	// GetPaymentWithResponse is the client's own: one attempt, and no key.
+	GetPaymentWithResponse(ctx context.Context, paymentId int64, reqEditors ...RequestEditorFn) (*GetPaymentResponse, error)
+}
+
+// NewIdempotentClient returns a client of the server at this address. The
+// options of package retry say how often and when it sends a request again,
+// WithClientOptions what oapi-codegen's client does with each attempt.
+func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient, error) {
+	sender := retry.New(opts...)
+	client, err := NewClient(server, slices.Concat(retry.Framework[[]ClientOption](sender)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &idempotentClient{&ClientWithResponses{client}, client, sender}, nil
+}
+
+// WithClientOptions passes options on to oapi-codegen's client: its doer, and
+// request editors, which run for each attempt.
+func WithClientOptions(opts ...ClientOption) retry.Option {
+	return retry.WithFramework(opts)
+}
 
 // createPaymentOperation is what the document says of createPayment.
 var createPaymentOperation = idempotency.Operation{
@@ -212,3 +246,40 @@ func (a idempotentAnswer) VisitCreatePaymentResponse(w http.ResponseWriter) erro
 
 // idempotentAnswer is a stored answer, in place of the one that the handler gave.
 type idempotentAnswer struct{ *idempotency.Answer }
+
+// idempotentClient sends requests to marked operations in a retry loop, and
+// leaves all others to oapi-codegen's client.
+type idempotentClient struct {
+	*ClientWithResponses
+	client *Client
+	sender *retry.Sender
+}
+
+// The build fails here when oapi-codegen has run since: run idemgen again.
+var _ IdempotentClient = (*idempotentClient)(nil)
+
+// edit returns what runs the request editors of the client and of one call.
+func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
+	return func(r *http.Request) error {
+		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
+			if err := edit(r.Context(), r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (c *idempotentClient) CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CreatePaymentInput, CreatePaymentResponse]{
+		Build: func(in CreatePaymentInput) (*http.Request, error) {
+			return NewCreatePaymentRequest(c.client.Server, in.AccountId, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseCreatePaymentResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r CreatePaymentResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }

@@ -1,6 +1,6 @@
 // Package gosource reads what oapi-codegen has generated: the operations of a
-// strict server, under the names that the Go code has and not the ones that
-// naming rules would give. It parses and never type-checks, so that it is fast
+// strict server and of a client, under the names that the Go code has and not
+// the ones that naming rules would give. It parses and never type-checks, so that it is fast
 // and works on a package that does not compile yet.
 package gosource
 
@@ -24,24 +24,31 @@ import (
 // Package is a directory of Go files, oapi-codegen's output among them.
 type Package struct {
 	Name string
-	// Operations are the methods of StrictServerInterface, in their order.
+	// HasServer says that there is a strict server.
+	HasServer bool
+	// Operations are the methods of StrictServerInterface, in their order; in
+	// a package without a server, the client's.
 	Operations []Operation
+	// Client is nil where there is none.
+	Client *Client
 	// Scope is what the package declares, and where; what idemgen wrote is
 	// left out.
 	Scope map[string]diag.Pos
 	// FillsOptions says that NewStrictHandlerWithOptions has defaults for the
 	// error handlers that are left nil. oapi-codegen's did not before v2.8.
 	FillsOptions bool
-	Pos          diag.Pos // of StrictServerInterface
+	Pos          diag.Pos // of StrictServerInterface, or of the client's interface
 }
 
-// Operation is a method of the strict server.
+// Operation is an operation under the name that its methods have. What is of
+// the strict server is empty in a package without one.
 type Operation struct {
 	Name string
 	Pos  diag.Pos
 	// Routes are the lines of the method's comment of the form
 	// (POST /accounts/{id}). oapi-codegen writes one; a summary can look like
-	// another.
+	// another. A client's operation has the one of its code, where each
+	// parameter of the path is %s.
 	Routes   []Route
 	Request  string  // name of the request object's type
 	Fields   []Field // of the request object
@@ -50,6 +57,8 @@ type Operation struct {
 	// Parameters are those of the ServerInterface method of the same name,
 	// without the response writer and the request.
 	Parameters []Field
+	// Call is how the client calls it, nil where there is no client.
+	Call *Call
 }
 
 // Route is a method and a path as the document spells it.
@@ -84,7 +93,7 @@ type loader struct {
 	files    []*file
 	// types and funcs are declared by the package that holds the strict server.
 	types map[string]declaration
-	funcs map[string]*ast.FuncDecl
+	funcs map[string]function
 }
 
 type file struct {
@@ -98,6 +107,12 @@ type file struct {
 // declaration is a type and the file that declares it.
 type declaration struct {
 	spec *ast.TypeSpec
+	file *file
+}
+
+// function is a function that is no method, and the file that declares it.
+type function struct {
+	decl *ast.FuncDecl
 	file *file
 }
 
@@ -121,7 +136,13 @@ func (l *loader) load(overlay map[string][]byte) *Package {
 	if pkg == nil {
 		return nil
 	}
-	l.strictServer(pkg)
+	l.client(pkg)
+	// A package with any part of a server needs all of it, or calls would run
+	// unprotected.
+	if pkg.Client == nil || l.types[serverInterface].spec != nil || l.types[strictInterface].spec != nil {
+		l.strictServer(pkg)
+	}
+	l.join(pkg)
 	return pkg
 }
 
@@ -190,14 +211,14 @@ func (l *loader) syntaxErrors(name string, err error) {
 func (l *loader) index() *Package {
 	name := l.files[0].ast.Name.Name
 	for _, f := range l.files {
-		if HasStrictServer(f.ast) {
+		if IsGenerated(f.ast) {
 			name = f.ast.Name.Name
 			break
 		}
 	}
 	pkg := &Package{Name: name, Scope: make(map[string]diag.Pos)}
 	l.types = make(map[string]declaration)
-	l.funcs = make(map[string]*ast.FuncDecl)
+	l.funcs = make(map[string]function)
 	for _, f := range l.files {
 		if f.ast.Name.Name != name {
 			continue
@@ -207,7 +228,7 @@ func (l *loader) index() *Package {
 			case *ast.FuncDecl:
 				if d.Recv == nil {
 					pkg.Scope[d.Name.Name] = l.pos(d.Name)
-					l.funcs[d.Name.Name] = d
+					l.funcs[d.Name.Name] = function{d, f}
 				}
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
@@ -229,12 +250,13 @@ func (l *loader) index() *Package {
 	return pkg
 }
 
-// HasStrictServer reports whether a file declares oapi-codegen's strict server.
-func HasStrictServer(f *ast.File) bool {
+// IsGenerated reports whether a file declares oapi-codegen's strict server or
+// its client.
+func IsGenerated(f *ast.File) bool {
 	for _, d := range f.Decls {
 		if g, ok := d.(*ast.GenDecl); ok {
 			for _, s := range g.Specs {
-				if t, ok := s.(*ast.TypeSpec); ok && t.Name.Name == strictInterface {
+				if t, ok := s.(*ast.TypeSpec); ok && (t.Name.Name == strictInterface || t.Name.Name == clientInterface) {
 					return true
 				}
 			}
@@ -252,10 +274,10 @@ func (l *loader) strictServer(pkg *Package) {
 		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-strict-server", "package %s has a ServerInterface and no StrictServerInterface; %s", pkg.Name, enable)
 		return
 	case !ok:
-		l.errorf(l.dirPos(), "go-no-strict-server", "package %s has no StrictServerInterface; %s", pkg.Name, enable)
+		l.errorf(l.dirPos(), "go-no-strict-server", "package %s has no StrictServerInterface and no client; %s; or set client: true for a package that is a client alone", pkg.Name, enable)
 		return
 	}
-	pkg.Pos = l.pos(strictType.spec.Name)
+	pkg.HasServer, pkg.Pos = true, l.pos(strictType.spec.Name)
 	if l.types[serverInterface].spec == nil {
 		l.errorf(pkg.Pos, "go-no-server", "package %s has a StrictServerInterface and no ServerInterface; %s", pkg.Name, enable)
 		return
@@ -428,11 +450,11 @@ func routes(doc *ast.CommentGroup) []Route {
 // handlers with nil.
 func (l *loader) fillsOptions() bool {
 	f, ok := l.funcs["NewStrictHandlerWithOptions"]
-	if !ok || f.Body == nil {
+	if !ok || f.decl.Body == nil {
 		return false
 	}
 	compared := make(map[string]bool)
-	ast.Inspect(f.Body, func(n ast.Node) bool {
+	ast.Inspect(f.decl.Body, func(n ast.Node) bool {
 		if b, ok := n.(*ast.BinaryExpr); ok && b.Op == token.EQL {
 			if sel, ok := b.X.(*ast.SelectorExpr); ok {
 				compared[sel.Sel.Name] = true

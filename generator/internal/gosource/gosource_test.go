@@ -160,7 +160,7 @@ func TestFindings(t *testing.T) {
 		want string
 	}{
 		"no Go files":  {"", "DIR: no Go files here; run oapi-codegen first"},
-		"no server":    {"package api\n", "DIR: package api has no StrictServerInterface; set strict-server: true"},
+		"no server":    {"package api\n", "DIR: package api has no StrictServerInterface and no client; set strict-server: true"},
 		"not strict":   {"package api\n\ntype ServerInterface interface{ Pay() }\n", "DIR/api.gen.go:3:6: package api has a ServerInterface and no StrictServerInterface; set strict-server: true"},
 		"only strict":  {replace("type ServerInterface ", "type Other "), "DIR/api.gen.go:30:6: package api has a StrictServerInterface and no ServerInterface"},
 		"no operation": {"package api\n\ntype ServerInterface interface{}\ntype StrictServerInterface interface{}\n", "DIR/api.gen.go:3:6: ServerInterface has no methods"},

@@ -55,6 +55,19 @@ func (t Type) Elem() (Type, bool) {
 	return elem, true
 }
 
+// Pointer returns the type of pointers to t.
+func (t Type) Pointer() Type {
+	return Type{text: append([]string{"*" + t.text[0]}, t.text[1:]...), pkgs: t.pkgs}
+}
+
+// Reader is the type io.Reader.
+func Reader() Type {
+	return Type{text: []string{"", ".Reader"}, pkgs: []Import{{Name: "io", Path: "io"}}}
+}
+
+// IsZero reports whether t is no type.
+func (t Type) IsZero() bool { return len(t.text) == 0 }
+
 // Is reports whether t is the type that importPath declares under name, or,
 // with a leading "*" in name, a pointer to it.
 func (t Type) Is(importPath, name string) bool {

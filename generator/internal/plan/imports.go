@@ -12,8 +12,12 @@ import (
 // runtimePath is the package that generated code is a client of.
 const runtimePath = "github.com/idemgen/idemgen/runtime/idempotency"
 
+// retryPath is the package that generated clients stand on.
+const retryPath = "github.com/idemgen/idemgen/runtime/retry"
+
 // The packages that the templates name, by their import path.
 var packages = map[string]string{
+	"cmp":            "cmp",
 	"context":        "context",
 	"errors":         "errors",
 	"io":             "io",
@@ -21,6 +25,7 @@ var packages = map[string]string{
 	"mime":           "mime",
 	"mime/multipart": "multipart",
 	"net/http":       "http",
+	"slices":         "slices",
 	"strings":        "strings",
 	"time":           "time",
 	runtimePath:      "idempotency",
@@ -28,8 +33,8 @@ var packages = map[string]string{
 
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
-	"a", "answer", "b", "call", "ctx", "edge", "err", "in", "key", "mediaType", "opts", "options", "other",
-	"params", "r", "req", "request", "resp", "s", "scope", "srv", "store", "strict", "tx", "w",
+	"a", "answer", "b", "c", "call", "client", "ctx", "edge", "edit", "editors", "err", "in", "key", "mediaType", "opts", "options", "other",
+	"params", "r", "req", "reqEditors", "request", "resp", "s", "sender", "scope", "srv", "store", "strict", "tx", "w",
 }
 
 // imports collects what a file imports.
@@ -77,12 +82,18 @@ func (i *imports) add(path string) {
 	i.byPath[path] = importSpec{name: packages[path]}
 }
 
-// uses imports what the templates need for the operations.
-func (i *imports) uses(ops []*Operation) {
+// uses imports what the templates need.
+func (i *imports) uses(f *File) {
 	for _, path := range []string{"context", "log/slog", "net/http", "time", runtimePath} {
 		i.add(path)
 	}
-	for _, op := range ops {
+	if f.Client != nil {
+		i.add("slices")
+	}
+	for _, op := range f.Operations {
+		if op.DefaultsMediaType() {
+			i.add("cmp")
+		}
 		if op.Streams() {
 			i.add("errors")
 			i.add("io")

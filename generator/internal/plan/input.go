@@ -31,6 +31,9 @@ type requestObject struct {
 }
 
 func (o *Operation) requestObject() requestObject {
+	if !o.hasServer {
+		return o.clientObject()
+	}
 	var r requestObject
 	for _, f := range o.method.Fields {
 		switch {
@@ -91,6 +94,9 @@ func (o *Operation) fillInput(imports *imports) {
 		body := InputField{Name: o.BodyField, Type: "io.Reader"}
 		if len(object.decoded) == 0 {
 			body.From = o.BodyField + ": call.Body()"
+			if o.method.Call != nil {
+				body.Doc = "Body is read by a client for each attempt: a *bytes.Reader, *strings.Reader, *os.File or another io.ReaderAt that is an io.Seeker."
+			}
 		} else {
 			body.Doc = otherMediaType(o.BodyField)
 			var conditions []string

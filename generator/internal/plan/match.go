@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -44,7 +45,7 @@ func indexMethods(methods []gosource.Operation) methodIndex {
 	for i := range methods {
 		m := &methods[i]
 		for _, r := range m.Routes {
-			r.Path = strings.TrimSpace(r.Path) // gofmt trims the ends of comment lines
+			r.Path = pattern(r.Path)
 			index.byRoute[r] = append(index.byRoute[r], m)
 		}
 		index.byName[plain(m.Name)] = append(index.byName[plain(m.Name)], m)
@@ -53,7 +54,7 @@ func indexMethods(methods []gosource.Operation) methodIndex {
 }
 
 func (p *planner) methodOf(op *spec.Operation, methods methodIndex) *gosource.Operation {
-	byRoute := methods.byRoute[gosource.Route{Method: op.Method, Path: strings.TrimSpace(op.Path)}]
+	byRoute := methods.byRoute[gosource.Route{Method: op.Method, Path: pattern(op.Path)}]
 	var byID []*gosource.Operation
 	if op.OperationID != "" {
 		byID = methods.byName[plain(op.OperationID)]
@@ -81,6 +82,15 @@ func (p *planner) methodOf(op *spec.Operation, methods methodIndex) *gosource.Op
 	}
 	p.errorf(op.Pos, "operation-unmatched", "no generated method for %s (%s %s): is the oapi-codegen output stale, or does its config leave the operation out? Run oapi-codegen again, or remove the marker", op.ID(), op.Method, op.Path)
 	return nil
+}
+
+var pathParameter = regexp.MustCompile(`\{[^{}]*\}`)
+
+// pattern is a path without the names of its parameters, which the code of a
+// client does not have, and without the spaces around it, which gofmt trims
+// from the comments of a server.
+func pattern(path string) string {
+	return strings.TrimSpace(pathParameter.ReplaceAllLiteralString(path, "%s"))
 }
 
 // plain drops everything but letters and digits, and their case.

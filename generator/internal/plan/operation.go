@@ -14,8 +14,9 @@ import (
 // Operation is the model of a marked operation.
 type Operation struct {
 	names
-	spec   *spec.Operation
-	method *gosource.Operation
+	spec      *spec.Operation
+	method    *gosource.Operation
+	hasServer bool
 
 	// InputFields are the fields of the input type.
 	InputFields []InputField
@@ -28,6 +29,12 @@ type Operation struct {
 	BodyField, ContentTypeField string
 	// MultipartMethod is the input's method that reads such a body by parts.
 	MultipartMethod string
+	// Builds are the ways to make a client's request, the last one without a
+	// condition, and BodyConditions say which bodies an input has.
+	Builds         []Build
+	BodyConditions []string
+	// RetryPackage is the name under which the file imports package retry.
+	RetryPackage string
 	// StreamCondition is true in Go for a request whose body is a stream; ""
 	// where all are.
 	StreamCondition string

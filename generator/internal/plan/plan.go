@@ -13,15 +13,22 @@ import (
 	"github.com/idemgen/idemgen/generator/internal/spec"
 )
 
-// File is the model of the file with the server's code.
+// File is the model of the generated file.
 type File struct {
 	Package string
 	Source  string   // base name of the document
 	Imports []string // specs; an empty one stands between the standard library's and others
 	// Operations are the marked ones and Methods all, both in the order of
-	// StrictServerInterface.
+	// StrictServerInterface, or of the client's interface without one.
 	Operations []*Operation
 	Methods    []Method
+	// HasServer says that there is server code.
+	HasServer bool
+	// Client is nil where there is no client.
+	Client *Client
+	// RetryPackage is the name under which the file imports package retry, ""
+	// without a client.
+	RetryPackage string
 	// FillsOptions says that oapi-codegen's code has defaults for its options.
 	FillsOptions bool
 	// Tx is the name of the type parameter.
@@ -54,10 +61,13 @@ func (m Method) Doc() string {
 }
 
 // The names that users type beside those of single operations.
-var fixedNames = []string{
-	"IdempotentServer", "NewIdempotentHandler", "WithStrictServer",
-	"IdempotencyRequestHeaders", "IdempotencyResponseHeaders",
-}
+var (
+	serverNames = []string{
+		"IdempotentServer", "NewIdempotentHandler", "WithStrictServer",
+		"IdempotencyRequestHeaders", "IdempotencyResponseHeaders",
+	}
+	clientNames = []string{"IdempotentClient", "NewIdempotentClient", "WithClientOptions"}
+)
 
 // New decides what is generated for the marked operations of doc in pkg. The
 // file is nil when the findings hold an error.
@@ -82,7 +92,7 @@ func (p *planner) errorf(pos diag.Pos, code, format string, args ...any) {
 }
 
 func (p *planner) plan() *File {
-	f := &File{Package: p.pkg.Name, Source: p.doc.Name, FillsOptions: p.pkg.FillsOptions}
+	f := &File{Package: p.pkg.Name, Source: p.doc.Name, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer}
 	marked := p.match()
 	p.reserve()
 
@@ -97,7 +107,7 @@ func (p *planner) plan() *File {
 			m.Route = method.Routes[0].Method + " " + method.Routes[0].Path
 		}
 		if op, ok := marked[method.Name]; ok {
-			m.Marked = &Operation{spec: op, method: method, names: p.name(op, method)}
+			m.Marked = &Operation{spec: op, method: method, hasServer: p.pkg.HasServer, names: p.name(op, method)}
 			f.Operations = append(f.Operations, m.Marked)
 		}
 		f.Methods = append(f.Methods, m)
@@ -107,11 +117,19 @@ func (p *planner) plan() *File {
 	}
 
 	imports := newImports(p.scope)
+	if p.pkg.Client != nil {
+		f.RetryPackage = imports.name(gosource.Import{Name: "retry", Path: retryPath})
+	}
 	for _, op := range f.Operations {
+		op.RetryPackage = f.RetryPackage
 		op.fill(imports)
 	}
-	imports.uses(f.Operations)
+	f.Client = p.client(f, imports)
+	imports.uses(f)
 	f.Imports = imports.lines()
+	if !f.HasServer {
+		return f
+	}
 	f.Tx = p.scope.free("Tx")
 	f.RawServer = p.scope.free("idempotentServer")
 	f.StrictServer = p.scope.free("idempotentStrict")
@@ -122,7 +140,14 @@ func (p *planner) plan() *File {
 
 // reserve takes the names that are the same in every package.
 func (p *planner) reserve() {
-	for _, name := range fixedNames {
+	var fixed []string
+	if p.pkg.HasServer {
+		fixed = append(fixed, serverNames...)
+	}
+	if p.pkg.Client != nil {
+		fixed = append(fixed, clientNames...)
+	}
+	for _, name := range fixed {
 		if pos, taken := p.scope.take(name, p.pkg.Pos); taken {
 			p.errorf(pos, "name-collision", "%s is the name of something idemgen generates; rename this declaration (a schema with x-go-name)", name)
 		}

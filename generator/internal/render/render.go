@@ -22,8 +22,8 @@ var parsed = template.Must(template.New("").Funcs(template.FuncMap{
 	"doc":     doc,
 }).ParseFS(templates.FS, "*.tmpl"))
 
-// Server returns the file that holds the server's code.
-func Server(f *plan.File) ([]byte, error) { return execute("server.tmpl", f) }
+// File returns the generated file.
+func File(f *plan.File) ([]byte, error) { return execute("file.tmpl", f) }
 
 func execute(name string, model any) ([]byte, error) {
 	var b bytes.Buffer

@@ -6,9 +6,14 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/oapi-codegen/runtime"
 )
@@ -30,6 +35,493 @@ type EvilFuncInitPanic1Params struct {
 
 // EvilFuncInitPanic1JSONRequestBody defines body for EvilFuncInitPanic1 for application/json ContentType.
 type EvilFuncInitPanic1JSONRequestBody EvilFuncInitPanic1JSONBody
+
+// RequestEditorFn is the function signature for the RequestEditor callback function
+type RequestEditorFn func(ctx context.Context, req *http.Request) error
+
+// Doer performs HTTP requests.
+//
+// The standard http.Client implements this interface.
+type HttpRequestDoer interface {
+	Do(req *http.Request) (*http.Response, error)
+}
+
+// Client which conforms to the OpenAPI3 specification for this service.
+type Client struct {
+	// The endpoint of the server conforming to this interface, with scheme,
+	// https://api.deepmap.com for example. This can contain a path relative
+	// to the server, such as https://api.deepmap.com/dev-test, and all the
+	// paths in the swagger spec will be appended to the server.
+	Server string
+
+	// Doer for performing requests, typically a *http.Client with any
+	// customized settings, such as certificate chains.
+	Client HttpRequestDoer
+
+	// A list of callbacks for modifying requests which are generated before sending over
+	// the network.
+	RequestEditors []RequestEditorFn
+}
+
+// ClientOption allows setting custom parameters during construction
+type ClientOption func(*Client) error
+
+// Creates a new Client, with reasonable defaults
+func NewClient(server string, opts ...ClientOption) (*Client, error) {
+	// create a client with sane default values
+	client := Client{
+		Server: server,
+	}
+	// mutate client and add all optional params
+	for _, o := range opts {
+		if err := o(&client); err != nil {
+			return nil, err
+		}
+	}
+	// ensure the server URL always has a trailing slash
+	if !strings.HasSuffix(client.Server, "/") {
+		client.Server += "/"
+	}
+	// create httpClient, if not already present
+	if client.Client == nil {
+		client.Client = &http.Client{}
+	}
+	return &client, nil
+}
+
+// WithHTTPClient allows overriding the default Doer, which is
+// automatically created using http.Client. This is useful for tests.
+func WithHTTPClient(doer HttpRequestDoer) ClientOption {
+	return func(c *Client) error {
+		c.Client = doer
+		return nil
+	}
+}
+
+// WithRequestEditorFn allows setting up a callback function, which will be
+// called right before sending the request. This can be used to mutate the request.
+func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
+	return func(c *Client) error {
+		c.RequestEditors = append(c.RequestEditors, fn)
+		return nil
+	}
+}
+
+// The interface specification for the client above.
+type ClientInterface interface {
+
+	// EvilFuncInitPanic1WithBody one
+	// (POST /other)
+	// */
+	// func init() { panic(1) }
+	//
+	// ‮ }   func init() { panic(2) }.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+	EvilFuncInitPanic1WithBody(ctx context.Context, params *EvilFuncInitPanic1Params, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EvilFuncInitPanic1 one
+	// (POST /other)
+	// */
+	// func init() { panic(1) }
+	//
+	// ‮ }   func init() { panic(2) }.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+	EvilFuncInitPanic1(ctx context.Context, params *EvilFuncInitPanic1Params, body EvilFuncInitPanic1JSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Other %s %!d(string=x) {{.Package}} {{template "server.tmpl"}}
+	//
+	// Corresponds with POST /other (the `Other` operationId).
+	Other(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// EvilFuncInitPanic1WithBody one
+// (POST /other)
+// */
+// func init() { panic(1) }
+//
+// ‮ }   func init() { panic(2) }.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+func (c *Client) EvilFuncInitPanic1WithBody(ctx context.Context, params *EvilFuncInitPanic1Params, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEvilFuncInitPanic1RequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EvilFuncInitPanic1 one
+// (POST /other)
+// */
+// func init() { panic(1) }
+//
+// ‮ }   func init() { panic(2) }.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+func (c *Client) EvilFuncInitPanic1(ctx context.Context, params *EvilFuncInitPanic1Params, body EvilFuncInitPanic1JSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEvilFuncInitPanic1Request(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Other %s %!d(string=x) {{.Package}} {{template "server.tmpl"}}
+//
+// Corresponds with POST /other (the `Other` operationId).
+func (c *Client) Other(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOtherRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NewEvilFuncInitPanic1Request calls the generic EvilFuncInitPanic1 builder with application/json body
+func NewEvilFuncInitPanic1Request(server string, params *EvilFuncInitPanic1Params, body EvilFuncInitPanic1JSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEvilFuncInitPanic1RequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewEvilFuncInitPanic1RequestWithBody constructs an http.Request for the EvilFuncInitPanic1 method, with any body, and a specified content type
+func NewEvilFuncInitPanic1RequestWithBody(server string, params *EvilFuncInitPanic1Params, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/evil")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.XQuote != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Quote'", *params.XQuote, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Quote'", headerParam0)
+		}
+
+	}
+
+	if params != nil {
+
+		if params.CPanic1 != nil {
+			var cookieParam0 string
+
+			cookieParam0, err = runtime.StyleParamWithOptions("simple", true, "c); panic(1); //", *params.CPanic1, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationCookie, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			cookie0 := &http.Cookie{
+				Name:  "c); panic(1); //",
+				Value: cookieParam0,
+			}
+			req.AddCookie(cookie0)
+		}
+	}
+	return req, nil
+}
+
+// NewOtherRequest constructs an http.Request for the Other method
+func NewOtherRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/other")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
+	for _, r := range c.RequestEditors {
+		if err := r(ctx, req); err != nil {
+			return err
+		}
+	}
+	for _, r := range additionalEditors {
+		if err := r(ctx, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ClientWithResponses builds on ClientInterface to offer response payloads
+type ClientWithResponses struct {
+	ClientInterface
+}
+
+// NewClientWithResponses creates a new ClientWithResponses, which wraps
+// Client with return type handling
+func NewClientWithResponses(server string, opts ...ClientOption) (*ClientWithResponses, error) {
+	client, err := NewClient(server, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &ClientWithResponses{client}, nil
+}
+
+// WithBaseURL overrides the baseURL.
+func WithBaseURL(baseURL string) ClientOption {
+	return func(c *Client) error {
+		newBaseURL, err := url.Parse(baseURL)
+		if err != nil {
+			return err
+		}
+		c.Server = newBaseURL.String()
+		return nil
+	}
+}
+
+// ClientWithResponsesInterface is the interface specification for the client with responses above.
+type ClientWithResponsesInterface interface {
+
+	// EvilFuncInitPanic1WithBodyWithResponse one
+	// (POST /other)
+	// */
+	// func init() { panic(1) }
+	//
+	// ‮ }   func init() { panic(2) }.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+	EvilFuncInitPanic1WithBodyWithResponse(ctx context.Context, params *EvilFuncInitPanic1Params, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EvilFuncInitPanic1Response, error)
+
+	// EvilFuncInitPanic1WithResponse one
+	// (POST /other)
+	// */
+	// func init() { panic(1) }
+	//
+	// ‮ }   func init() { panic(2) }.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+	EvilFuncInitPanic1WithResponse(ctx context.Context, params *EvilFuncInitPanic1Params, body EvilFuncInitPanic1JSONRequestBody, reqEditors ...RequestEditorFn) (*EvilFuncInitPanic1Response, error)
+
+	// OtherWithResponse %s %!d(string=x) {{.Package}} {{template "server.tmpl"}}
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /other (the `Other` operationId).
+	OtherWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OtherResponse, error)
+}
+
+type EvilFuncInitPanic1Response struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r EvilFuncInitPanic1Response) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EvilFuncInitPanic1Response) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EvilFuncInitPanic1Response) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EvilFuncInitPanic1Response) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type OtherResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r OtherResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r OtherResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r OtherResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r OtherResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// EvilFuncInitPanic1WithBodyWithResponse one
+// (POST /other)
+// */
+// func init() { panic(1) }
+//
+// ‮ }   func init() { panic(2) }.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+func (c *ClientWithResponses) EvilFuncInitPanic1WithBodyWithResponse(ctx context.Context, params *EvilFuncInitPanic1Params, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EvilFuncInitPanic1Response, error) {
+	rsp, err := c.EvilFuncInitPanic1WithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEvilFuncInitPanic1Response(rsp)
+}
+
+// EvilFuncInitPanic1WithResponse one
+// (POST /other)
+// */
+// func init() { panic(1) }
+//
+// ‮ }   func init() { panic(2) }.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /evil (the `EvilFuncInitPanic1` operationId).
+func (c *ClientWithResponses) EvilFuncInitPanic1WithResponse(ctx context.Context, params *EvilFuncInitPanic1Params, body EvilFuncInitPanic1JSONRequestBody, reqEditors ...RequestEditorFn) (*EvilFuncInitPanic1Response, error) {
+	rsp, err := c.EvilFuncInitPanic1(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEvilFuncInitPanic1Response(rsp)
+}
+
+// OtherWithResponse %s %!d(string=x) {{.Package}} {{template "server.tmpl"}}
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /other (the `Other` operationId).
+func (c *ClientWithResponses) OtherWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*OtherResponse, error) {
+	rsp, err := c.Other(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOtherResponse(rsp)
+}
+
+// ParseEvilFuncInitPanic1Response parses an HTTP response from a EvilFuncInitPanic1WithResponse call
+func ParseEvilFuncInitPanic1Response(rsp *http.Response) (*EvilFuncInitPanic1Response, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EvilFuncInitPanic1Response{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseOtherResponse parses an HTTP response from a OtherWithResponse call
+func ParseOtherResponse(rsp *http.Response) (*OtherResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &OtherResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {

@@ -7,16 +7,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/retry"
 )
 
 // The build fails here when the runtime module is older than this code; then run
 // go get github.com/idemgen/idemgen/runtime@latest
-const _ = idempotency.IsAtLeastVersion0_1
-
-// IdempotentServer is implemented by the handlers. A line beside them lets the
+const _ = idempotency.IsAtLeastVersion0_1 // IdempotentServer is implemented by the handlers. A line beside them lets the
 // compiler name the methods that are missing:
 //
 //	var _ IdempotentServer[pgx.Tx] = service{}
@@ -67,6 +67,37 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key"} }
 // client must be able to read (Access-Control-Expose-Headers), under the names
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
+
+// IdempotentClient is implemented by the client that NewIdempotentClient
+// returns, and by whatever stands in for it in tests. A marked operation is
+// called with a request that holds its key; a call that fails returns an
+// [*idempotency.CallError].
+type IdempotentClient interface {
+	// EvilFuncInitPanic1 sends POST /evil, and again under the same key where that
+	// can help.
+	EvilFuncInitPanic1(ctx context.Context, req EvilFuncInitPanic1IdempotentRequest, reqEditors ...RequestEditorFn) (*EvilFuncInitPanic1Response, error)
+
+	// Other sends POST /other, and again under the same key where that can help.
+	Other(ctx context.Context, req OtherIdempotentRequest, reqEditors ...RequestEditorFn) (*OtherResponse, error)
+}
+
+// NewIdempotentClient returns a client of the server at this address. The
+// options of package retry say how often and when it sends a request again,
+// WithClientOptions what oapi-codegen's client does with each attempt.
+func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient, error) {
+	sender := retry.New(opts...)
+	client, err := NewClient(server, slices.Concat(retry.Framework[[]ClientOption](sender)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &idempotentClient{&ClientWithResponses{client}, client, sender}, nil
+}
+
+// WithClientOptions passes options on to oapi-codegen's client: its doer, and
+// request editors, which run for each attempt.
+func WithClientOptions(opts ...ClientOption) retry.Option {
+	return retry.WithFramework(opts)
+}
 
 // evilFuncInitPanic1Operation is what the document says of evil"); func init()
 // { panic(1) } //.
@@ -318,3 +349,54 @@ func (a idempotentAnswer) VisitOtherResponse(w http.ResponseWriter) error { retu
 
 // idempotentAnswer is a stored answer, in place of the one that the handler gave.
 type idempotentAnswer struct{ *idempotency.Answer }
+
+// idempotentClient sends requests to marked operations in a retry loop, and
+// leaves all others to oapi-codegen's client.
+type idempotentClient struct {
+	*ClientWithResponses
+	client *Client
+	sender *retry.Sender
+}
+
+// The build fails here when oapi-codegen has run since: run idemgen again.
+var _ IdempotentClient = (*idempotentClient)(nil)
+
+// edit returns what runs the request editors of the client and of one call.
+func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
+	return func(r *http.Request) error {
+		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
+			if err := edit(r.Context(), r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (c *idempotentClient) EvilFuncInitPanic1(ctx context.Context, req EvilFuncInitPanic1IdempotentRequest, reqEditors ...RequestEditorFn) (*EvilFuncInitPanic1Response, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[EvilFuncInitPanic1Input, EvilFuncInitPanic1Response]{
+		Build: func(in EvilFuncInitPanic1Input) (*http.Request, error) {
+			return NewEvilFuncInitPanic1Request(c.client.Server, &in.Params, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseEvilFuncInitPanic1Response,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r EvilFuncInitPanic1Response) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Other(ctx context.Context, req OtherIdempotentRequest, reqEditors ...RequestEditorFn) (*OtherResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[OtherInput, OtherResponse]{
+		Build: func(in OtherInput) (*http.Request, error) {
+			return NewOtherRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseOtherResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r OtherResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }

@@ -7,16 +7,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/retry"
 )
 
 // The build fails here when the runtime module is older than this code; then run
 // go get github.com/idemgen/idemgen/runtime@latest
-const _ = idempotency.IsAtLeastVersion0_1
-
-// IdempotentServer is implemented by the handlers. A line beside them lets the
+const _ = idempotency.IsAtLeastVersion0_1 // IdempotentServer is implemented by the handlers. A line beside them lets the
 // compiler name the methods that are missing:
 //
 //	var _ IdempotentServer[pgx.Tx] = service{}
@@ -91,6 +91,66 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key"} }
 // client must be able to read (Access-Control-Expose-Headers), under the names
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
+
+// IdempotentClient is implemented by the client that NewIdempotentClient
+// returns, and by whatever stands in for it in tests. A marked operation is
+// called with a request that holds its key; a call that fails returns an
+// [*idempotency.CallError].
+type IdempotentClient interface {
+	// Bar sends POST /bars/{id}, and again under the same key where that can help.
+	Bar(ctx context.Context, req BarIdempotentRequest, reqEditors ...RequestEditorFn) (*BarAnswer, error)
+
+	// APIExport sends POST /exports, and again under the same key where that can
+	// help.
+	APIExport(ctx context.Context, req APIExportIdempotentRequest, reqEditors ...RequestEditorFn) (*APIExportAnswer, error)
+
+	// ApiExport sends PUT /exports, and again under the same key where that can
+	// help.
+	ApiExport(ctx context.Context, req ApiExportIdempotentRequest, reqEditors ...RequestEditorFn) (*ApiExportAnswer, error)
+
+	// Keywords sends POST /keywords/{type}/{func}/{range}, and again under the same
+	// key where that can help.
+	Keywords(ctx context.Context, req KeywordsIdempotentRequest, reqEditors ...RequestEditorFn) (*KeywordsAnswer, error)
+
+	// OrderCreateV10 sends POST /orders, and again under the same key where that
+	// can help.
+	OrderCreateV10(ctx context.Context, req OrderCreateV10IdempotentRequest, reqEditors ...RequestEditorFn) (*OrderCreateV10Answer, error)
+
+	// Own sends POST
+	// /own/{s}/{tx}/{edge}/{idempotency}/{idemW}/{own_operation}/{answer}, and
+	// again under the same key where that can help.
+	Own(ctx context.Context, req OwnIdempotentRequest, reqEditors ...RequestEditorFn) (*OwnAnswer, error)
+
+	// Payment sends POST /payments, and again under the same key where that can
+	// help.
+	Payment(ctx context.Context, req ChargeIdempotentRequest, reqEditors ...RequestEditorFn) (*PaymentAnswer, error)
+
+	// NewPayment sends PUT /payments, and again under the same key where that can
+	// help.
+	NewPayment(ctx context.Context, req NewPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*NewPaymentAnswer, error)
+
+	// SendTransaction sends POST /transactions/{tx}, and again under the same key
+	// where that can help.
+	SendTransaction(ctx context.Context, req SendTransactionIdempotentRequest, reqEditors ...RequestEditorFn) (*SendTransactionAnswer, error)
+}
+
+// NewIdempotentClient returns a client of the server at this address. The
+// options of package retry say how often and when it sends a request again,
+// WithClientOptions what oapi-codegen's client does with each attempt.
+func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient, error) {
+	sender := retry.New(opts...)
+	client, err := NewClient(server, slices.Concat(retry.Framework[[]ClientOption](sender)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &idempotentClient{&ClientWithResponses{client}, client, sender}, nil
+}
+
+// WithClientOptions passes options on to oapi-codegen's client: its doer, and
+// request editors, which run for each attempt.
+func WithClientOptions(opts ...ClientOption) retry.Option {
+	return retry.WithFramework(opts)
+}
 
 // barOperation is what the document says of bar.
 var barOperation = idempotency.Operation{
@@ -1123,3 +1183,152 @@ func (a idempotentAnswer2) VisitSendTransactionResponse(w http.ResponseWriter) e
 
 // idempotentAnswer2 is a stored answer, in place of the one that the handler gave.
 type idempotentAnswer2 struct{ *idempotency.Answer }
+
+// idempotentClient sends requests to marked operations in a retry loop, and
+// leaves all others to oapi-codegen's client.
+type idempotentClient struct {
+	*ClientWithResponses
+	client *Client
+	sender *retry.Sender
+}
+
+// The build fails here when oapi-codegen has run since: run idemgen again.
+var _ IdempotentClient = (*idempotentClient)(nil)
+
+// edit returns what runs the request editors of the client and of one call.
+func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
+	return func(r *http.Request) error {
+		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
+			if err := edit(r.Context(), r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (c *idempotentClient) Bar(ctx context.Context, req BarIdempotentRequest, reqEditors ...RequestEditorFn) (*BarAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[BarInput, BarAnswer]{
+		Build: func(in BarInput) (*http.Request, error) {
+			return NewBarRequest(c.client.Server, in.Id, &in.Params, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseBarAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r BarAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) APIExport(ctx context.Context, req APIExportIdempotentRequest, reqEditors ...RequestEditorFn) (*APIExportAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[APIExportInput, APIExportAnswer]{
+		Build: func(in APIExportInput) (*http.Request, error) {
+			return NewAPIExportRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseAPIExportAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r APIExportAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) ApiExport(ctx context.Context, req ApiExportIdempotentRequest, reqEditors ...RequestEditorFn) (*ApiExportAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ApiExportInput, ApiExportAnswer]{
+		Build: func(in ApiExportInput) (*http.Request, error) {
+			return NewApiExportRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseApiExportAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r ApiExportAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Keywords(ctx context.Context, req KeywordsIdempotentRequest, reqEditors ...RequestEditorFn) (*KeywordsAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[KeywordsInput, KeywordsAnswer]{
+		Build: func(in KeywordsInput) (*http.Request, error) {
+			return NewKeywordsRequest(c.client.Server, in.Type, in.Func, in.Range)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseKeywordsAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r KeywordsAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) OrderCreateV10(ctx context.Context, req OrderCreateV10IdempotentRequest, reqEditors ...RequestEditorFn) (*OrderCreateV10Answer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[OrderCreateV10Input, OrderCreateV10Answer]{
+		Build: func(in OrderCreateV10Input) (*http.Request, error) {
+			return NewOrderCreateV10Request(c.client.Server, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseOrderCreateV10Answer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r OrderCreateV10Answer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Own(ctx context.Context, req OwnIdempotentRequest, reqEditors ...RequestEditorFn) (*OwnAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[OwnInput, OwnAnswer]{
+		Build: func(in OwnInput) (*http.Request, error) {
+			return NewOwnRequest(c.client.Server, in.S, in.Tx, in.Edge, in.Idempotency, in.IdemW, in.OwnOperation, in.Answer)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseOwnAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r OwnAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Payment(ctx context.Context, req ChargeIdempotentRequest, reqEditors ...RequestEditorFn) (*PaymentAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ChargeInput, PaymentAnswer]{
+		Build: func(in ChargeInput) (*http.Request, error) {
+			return NewPaymentRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParsePaymentAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r PaymentAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) NewPayment(ctx context.Context, req NewPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*NewPaymentAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[NewPaymentInput, NewPaymentAnswer]{
+		Build: func(in NewPaymentInput) (*http.Request, error) {
+			return NewNewPaymentRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseNewPaymentAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r NewPaymentAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) SendTransaction(ctx context.Context, req SendTransactionIdempotentRequest, reqEditors ...RequestEditorFn) (*SendTransactionAnswer, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[SendTransactionInput, SendTransactionAnswer]{
+		Build: func(in SendTransactionInput) (*http.Request, error) {
+			return NewSendTransactionRequest(c.client.Server, in.Tx)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseSendTransactionAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r SendTransactionAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,18 +12,18 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/retry"
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
 // The build fails here when the runtime module is older than this code; then run
 // go get github.com/idemgen/idemgen/runtime@latest
-const _ = idempotency.IsAtLeastVersion0_1
-
-// IdempotentServer is implemented by the handlers. A line beside them lets the
+const _ = idempotency.IsAtLeastVersion0_1 // IdempotentServer is implemented by the handlers. A line beside them lets the
 // compiler name the methods that are missing:
 //
 //	var _ IdempotentServer[pgx.Tx] = service{}
@@ -114,6 +115,72 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key"} }
 // client must be able to read (Access-Control-Expose-Headers), under the names
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
+
+// IdempotentClient is implemented by the client that NewIdempotentClient
+// returns, and by whatever stands in for it in tests. A marked operation is
+// called with a request that holds its key; a call that fails returns an
+// [*idempotency.CallError].
+type IdempotentClient interface {
+	// CloseAccount sends POST /accounts/{account_id}/close, and again under the
+	// same key where that can help.
+	CloseAccount(ctx context.Context, req CloseAccountIdempotentRequest, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error)
+
+	// CreatePayment sends POST /accounts/{account_id}/payments, and again under the
+	// same key where that can help.
+	CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error)
+
+	// PutDocument sends PUT /documents/{name}, and again under the same key where
+	// that can help.
+	PutDocument(ctx context.Context, req PutDocumentIdempotentRequest, reqEditors ...RequestEditorFn) (*PutDocumentResponse, error)
+
+	// SubmitForm sends POST /forms, and again under the same key where that can
+	// help.
+	SubmitForm(ctx context.Context, req SubmitFormIdempotentRequest, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error)
+
+	// PostImage sends POST /images, and again under the same key where that can
+	// help.
+	PostImage(ctx context.Context, req PostImageIdempotentRequest, reqEditors ...RequestEditorFn) (*PostImageResponse, error)
+
+	// AddNote sends POST /notes, and again under the same key where that can help.
+	// Without a key it is sent once.
+	AddNote(ctx context.Context, req AddNoteIdempotentRequest, reqEditors ...RequestEditorFn) (*AddNoteResponse, error)
+
+	// PostParts sends POST /parts, and again under the same key where that can
+	// help.
+	PostParts(ctx context.Context, req PostPartsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostPartsResponse, error)
+
+	// CancelPayment sends DELETE /payments/{payment_id}, and again under the same
+	// key where that can help.
+	CancelPayment(ctx context.Context, req CancelPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CancelPaymentResponse, error)
+
+	// GetPaymentWithResponse is the client's own: one attempt, and no key.
+	GetPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetPaymentResponse, error)
+
+	// PostRefunds sends POST /refunds, and again under the same key where that can
+	// help.
+	PostRefunds(ctx context.Context, req PostRefundsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error)
+
+	// Upload sends POST /uploads, and again under the same key where that can help.
+	Upload(ctx context.Context, req UploadIdempotentRequest, reqEditors ...RequestEditorFn) (*UploadResponse, error)
+}
+
+// NewIdempotentClient returns a client of the server at this address. The
+// options of package retry say how often and when it sends a request again,
+// WithClientOptions what oapi-codegen's client does with each attempt.
+func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient, error) {
+	sender := retry.New(opts...)
+	client, err := NewClient(server, slices.Concat(retry.Framework[[]ClientOption](sender)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &idempotentClient{&ClientWithResponses{client}, client, sender}, nil
+}
+
+// WithClientOptions passes options on to oapi-codegen's client: its doer, and
+// request editors, which run for each attempt.
+func WithClientOptions(opts ...ClientOption) retry.Option {
+	return retry.WithFramework(opts)
+}
 
 // closeAccountOperation is what the document says of closeAccount.
 var closeAccountOperation = idempotency.Operation{
@@ -342,6 +409,8 @@ func ParsePutDocumentIdempotencyKey(s string) (PutDocumentIdempotencyKey, error)
 // PutDocumentInput is what putDocument is asked to do.
 type PutDocumentInput struct {
 	Name string
+	// Body is read by a client for each attempt: a *bytes.Reader, *strings.Reader,
+	// *os.File or another io.ReaderAt that is an io.Seeker.
 	Body io.Reader
 	// ContentType is the body's media type with its parameters.
 	ContentType string
@@ -516,6 +585,8 @@ func ParsePostImageIdempotencyKey(s string) (PostImageIdempotencyKey, error) {
 
 // PostImageInput is what postImage is asked to do.
 type PostImageInput struct {
+	// Body is read by a client for each attempt: a *bytes.Reader, *strings.Reader,
+	// *os.File or another io.ReaderAt that is an io.Seeker.
 	Body io.Reader
 	// ContentType is the body's media type with its parameters.
 	ContentType string
@@ -694,6 +765,8 @@ func ParsePostPartsIdempotencyKey(s string) (PostPartsIdempotencyKey, error) {
 
 // PostPartsInput is what postParts is asked to do.
 type PostPartsInput struct {
+	// Body is read by a client for each attempt: a *bytes.Reader, *strings.Reader,
+	// *os.File or another io.ReaderAt that is an io.Seeker.
 	Body io.Reader
 	// ContentType is the body's media type with its parameters.
 	ContentType string
@@ -1337,3 +1410,190 @@ func (a idempotentAnswer) VisitUploadResponse(w http.ResponseWriter) error { ret
 
 // idempotentAnswer is a stored answer, in place of the one that the handler gave.
 type idempotentAnswer struct{ *idempotency.Answer }
+
+// idempotentClient sends requests to marked operations in a retry loop, and
+// leaves all others to oapi-codegen's client.
+type idempotentClient struct {
+	*ClientWithResponses
+	client *Client
+	sender *retry.Sender
+}
+
+// The build fails here when oapi-codegen has run since: run idemgen again.
+var _ IdempotentClient = (*idempotentClient)(nil)
+
+// edit returns what runs the request editors of the client and of one call.
+func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
+	return func(r *http.Request) error {
+		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
+			if err := edit(r.Context(), r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (c *idempotentClient) CloseAccount(ctx context.Context, req CloseAccountIdempotentRequest, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CloseAccountInput, CloseAccountResponse]{
+		Build: func(in CloseAccountInput) (*http.Request, error) {
+			if in.Body != nil {
+				return NewCloseAccountRequest(c.client.Server, in.AccountId, *in.Body)
+			}
+			return NewCloseAccountRequestWithBody(c.client.Server, in.AccountId, "", nil)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseCloseAccountResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r CloseAccountResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CreatePaymentInput, CreatePaymentResponse]{
+		Build: func(in CreatePaymentInput) (*http.Request, error) {
+			return NewCreatePaymentRequest(c.client.Server, in.AccountId, &in.Params, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseCreatePaymentResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r CreatePaymentResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) PutDocument(ctx context.Context, req PutDocumentIdempotentRequest, reqEditors ...RequestEditorFn) (*PutDocumentResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PutDocumentInput, PutDocumentResponse]{
+		Build: func(in PutDocumentInput) (*http.Request, error) {
+			if err := retry.OneBody(true, in.Body != nil); err != nil {
+				return nil, err
+			}
+			return NewPutDocumentRequestWithBody(c.client.Server, in.Name, cmp.Or(in.ContentType, "application/octet-stream"), retry.Stream(in.Body))
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParsePutDocumentResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r PutDocumentResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) SubmitForm(ctx context.Context, req SubmitFormIdempotentRequest, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[SubmitFormInput, SubmitFormResponse]{
+		Build: func(in SubmitFormInput) (*http.Request, error) {
+			return NewSubmitFormRequestWithFormdataBody(c.client.Server, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseSubmitFormResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r SubmitFormResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) PostImage(ctx context.Context, req PostImageIdempotentRequest, reqEditors ...RequestEditorFn) (*PostImageResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostImageInput, PostImageResponse]{
+		Build: func(in PostImageInput) (*http.Request, error) {
+			if err := retry.OneBody(true, in.Body != nil); err != nil {
+				return nil, err
+			}
+			return NewPostImageRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParsePostImageResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r PostImageResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) AddNote(ctx context.Context, req AddNoteIdempotentRequest, reqEditors ...RequestEditorFn) (*AddNoteResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[AddNoteInput, AddNoteResponse]{
+		Build: func(in AddNoteInput) (*http.Request, error) {
+			return NewAddNoteRequestWithTextBody(c.client.Server, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseAddNoteResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r AddNoteResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) PostParts(ctx context.Context, req PostPartsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostPartsResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostPartsInput, PostPartsResponse]{
+		Build: func(in PostPartsInput) (*http.Request, error) {
+			if err := retry.OneBody(true, in.Body != nil); err != nil {
+				return nil, err
+			}
+			return NewPostPartsRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParsePostPartsResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r PostPartsResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) CancelPayment(ctx context.Context, req CancelPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CancelPaymentResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CancelPaymentInput, CancelPaymentResponse]{
+		Build: func(in CancelPaymentInput) (*http.Request, error) {
+			return NewCancelPaymentRequest(c.client.Server, in.PaymentId)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseCancelPaymentResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r CancelPaymentResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) PostRefunds(ctx context.Context, req PostRefundsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostRefundsInput, PostRefundsResponse]{
+		Build: func(in PostRefundsInput) (*http.Request, error) {
+			return NewPostRefundsRequestWithApplicationVndRefundPlusJSONBody(c.client.Server, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParsePostRefundsResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r PostRefundsResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Upload(ctx context.Context, req UploadIdempotentRequest, reqEditors ...RequestEditorFn) (*UploadResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[UploadInput, UploadResponse]{
+		Build: func(in UploadInput) (*http.Request, error) {
+			if err := retry.OneBody(true, in.ApplicationJSONCharsetUTF8Body != nil, in.FormdataBody != nil, in.Body != nil); err != nil {
+				return nil, err
+			}
+			if in.ApplicationJSONCharsetUTF8Body != nil {
+				return NewUploadRequestWithApplicationJSONCharsetUTF8Body(c.client.Server, *in.ApplicationJSONCharsetUTF8Body)
+			}
+			if in.FormdataBody != nil {
+				return NewUploadRequestWithFormdataBody(c.client.Server, *in.FormdataBody)
+			}
+			if in.Body != nil {
+				return NewUploadRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
+			}
+			return NewUploadRequestWithBody(c.client.Server, "", nil)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseUploadResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r UploadResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }

@@ -6,10 +6,15 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/oapi-codegen/runtime"
 )
@@ -55,6 +60,1649 @@ type IncludingJSONRequestBody IncludingJSONBody
 
 // RawFingerprintJSONRequestBody defines body for RawFingerprint for application/json ContentType.
 type RawFingerprintJSONRequestBody RawFingerprintJSONBody
+
+// RequestEditorFn is the function signature for the RequestEditor callback function
+type RequestEditorFn func(ctx context.Context, req *http.Request) error
+
+// Doer performs HTTP requests.
+//
+// The standard http.Client implements this interface.
+type HttpRequestDoer interface {
+	Do(req *http.Request) (*http.Response, error)
+}
+
+// Client which conforms to the OpenAPI3 specification for this service.
+type Client struct {
+	// The endpoint of the server conforming to this interface, with scheme,
+	// https://api.deepmap.com for example. This can contain a path relative
+	// to the server, such as https://api.deepmap.com/dev-test, and all the
+	// paths in the swagger spec will be appended to the server.
+	Server string
+
+	// Doer for performing requests, typically a *http.Client with any
+	// customized settings, such as certificate chains.
+	Client HttpRequestDoer
+
+	// A list of callbacks for modifying requests which are generated before sending over
+	// the network.
+	RequestEditors []RequestEditorFn
+}
+
+// ClientOption allows setting custom parameters during construction
+type ClientOption func(*Client) error
+
+// Creates a new Client, with reasonable defaults
+func NewClient(server string, opts ...ClientOption) (*Client, error) {
+	// create a client with sane default values
+	client := Client{
+		Server: server,
+	}
+	// mutate client and add all optional params
+	for _, o := range opts {
+		if err := o(&client); err != nil {
+			return nil, err
+		}
+	}
+	// ensure the server URL always has a trailing slash
+	if !strings.HasSuffix(client.Server, "/") {
+		client.Server += "/"
+	}
+	// create httpClient, if not already present
+	if client.Client == nil {
+		client.Client = &http.Client{}
+	}
+	return &client, nil
+}
+
+// WithHTTPClient allows overriding the default Doer, which is
+// automatically created using http.Client. This is useful for tests.
+func WithHTTPClient(doer HttpRequestDoer) ClientOption {
+	return func(c *Client) error {
+		c.Client = doer
+		return nil
+	}
+}
+
+// WithRequestEditorFn allows setting up a callback function, which will be
+// called right before sending the request. This can be used to mutate the request.
+func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
+	return func(c *Client) error {
+		c.RequestEditors = append(c.RequestEditors, fn)
+		return nil
+	}
+}
+
+// The interface specification for the client above.
+type ClientInterface interface {
+
+	// ExcludingWithBody performs a POST /exclude (the `Excluding` operationId) request,
+	// with any type of body and a specified content type.
+	ExcludingWithBody(ctx context.Context, params *ExcludingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Excluding performs a POST /exclude (the `Excluding` operationId) request.
+	// Takes a body of the `application/json` content type.
+	Excluding(ctx context.Context, params *ExcludingParams, body ExcludingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// FromConfig performs a POST /from-config (the `FromConfig` operationId) request.
+	FromConfig(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// IncludingWithBody performs a POST /include (the `Including` operationId) request,
+	// with any type of body and a specified content type.
+	IncludingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Including performs a POST /include (the `Including` operationId) request.
+	// Takes a body of the `application/json` content type.
+	Including(ctx context.Context, body IncludingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// JustRandomKey performs a POST /just-random (the `JustRandomKey` operationId) request.
+	JustRandomKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// KeepAll performs a POST /keep-all (the `KeepAll` operationId) request.
+	KeepAll(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PostNameless performs a POST /nameless (the `PostNameless` operationId) request.
+	PostNameless(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RawFingerprintWithBody performs a POST /raw (the `RawFingerprint` operationId) request,
+	// with any type of body and a specified content type.
+	RawFingerprintWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RawFingerprint performs a POST /raw (the `RawFingerprint` operationId) request.
+	// Takes a body of the `application/json` content type.
+	RawFingerprint(ctx context.Context, body RawFingerprintJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ShortKey performs a POST /short (the `ShortKey` operationId) request.
+	ShortKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// TokenKey performs a POST /token (the `TokenKey` operationId) request.
+	TokenKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UuidKey performs a POST /uuid (the `UuidKey` operationId) request.
+	UuidKey(ctx context.Context, params *UuidKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Uuidv7Key performs a POST /uuidv7 (the `Uuidv7Key` operationId) request.
+	Uuidv7Key(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Waiting performs a POST /wait (the `Waiting` operationId) request.
+	Waiting(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// ExcludingWithBody performs a POST /exclude (the `Excluding` operationId) request,
+// with any type of body and a specified content type.
+func (c *Client) ExcludingWithBody(ctx context.Context, params *ExcludingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExcludingRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Excluding performs a POST /exclude (the `Excluding` operationId) request.
+// Takes a body of the `application/json` content type.
+func (c *Client) Excluding(ctx context.Context, params *ExcludingParams, body ExcludingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExcludingRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// FromConfig performs a POST /from-config (the `FromConfig` operationId) request.
+func (c *Client) FromConfig(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFromConfigRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// IncludingWithBody performs a POST /include (the `Including` operationId) request,
+// with any type of body and a specified content type.
+func (c *Client) IncludingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewIncludingRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Including performs a POST /include (the `Including` operationId) request.
+// Takes a body of the `application/json` content type.
+func (c *Client) Including(ctx context.Context, body IncludingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewIncludingRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// JustRandomKey performs a POST /just-random (the `JustRandomKey` operationId) request.
+func (c *Client) JustRandomKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewJustRandomKeyRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// KeepAll performs a POST /keep-all (the `KeepAll` operationId) request.
+func (c *Client) KeepAll(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewKeepAllRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PostNameless performs a POST /nameless (the `PostNameless` operationId) request.
+func (c *Client) PostNameless(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPostNamelessRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RawFingerprintWithBody performs a POST /raw (the `RawFingerprint` operationId) request,
+// with any type of body and a specified content type.
+func (c *Client) RawFingerprintWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRawFingerprintRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RawFingerprint performs a POST /raw (the `RawFingerprint` operationId) request.
+// Takes a body of the `application/json` content type.
+func (c *Client) RawFingerprint(ctx context.Context, body RawFingerprintJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRawFingerprintRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ShortKey performs a POST /short (the `ShortKey` operationId) request.
+func (c *Client) ShortKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewShortKeyRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// TokenKey performs a POST /token (the `TokenKey` operationId) request.
+func (c *Client) TokenKey(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTokenKeyRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UuidKey performs a POST /uuid (the `UuidKey` operationId) request.
+func (c *Client) UuidKey(ctx context.Context, params *UuidKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUuidKeyRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Uuidv7Key performs a POST /uuidv7 (the `Uuidv7Key` operationId) request.
+func (c *Client) Uuidv7Key(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUuidv7KeyRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Waiting performs a POST /wait (the `Waiting` operationId) request.
+func (c *Client) Waiting(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWaitingRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NewExcludingRequest calls the generic Excluding builder with application/json body
+func NewExcludingRequest(server string, params *ExcludingParams, body ExcludingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewExcludingRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewExcludingRequestWithBody constructs an http.Request for the Excluding method, with any body, and a specified content type
+func NewExcludingRequestWithBody(server string, params *ExcludingParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/exclude")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.T != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "t", *params.T, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.XTrace != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Trace", *params.XTrace, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Trace", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewFromConfigRequest constructs an http.Request for the FromConfig method
+func NewFromConfigRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/from-config")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewIncludingRequest calls the generic Including builder with application/json body
+func NewIncludingRequest(server string, body IncludingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewIncludingRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewIncludingRequestWithBody constructs an http.Request for the Including method, with any body, and a specified content type
+func NewIncludingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/include")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewJustRandomKeyRequest constructs an http.Request for the JustRandomKey method
+func NewJustRandomKeyRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/just-random")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewKeepAllRequest constructs an http.Request for the KeepAll method
+func NewKeepAllRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/keep-all")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPostNamelessRequest constructs an http.Request for the PostNameless method
+func NewPostNamelessRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/nameless")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRawFingerprintRequest calls the generic RawFingerprint builder with application/json body
+func NewRawFingerprintRequest(server string, body RawFingerprintJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRawFingerprintRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRawFingerprintRequestWithBody constructs an http.Request for the RawFingerprint method, with any body, and a specified content type
+func NewRawFingerprintRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/raw")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewShortKeyRequest constructs an http.Request for the ShortKey method
+func NewShortKeyRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/short")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewTokenKeyRequest constructs an http.Request for the TokenKey method
+func NewTokenKeyRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/token")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUuidKeyRequest constructs an http.Request for the UuidKey method
+func NewUuidKeyRequest(server string, params *UuidKeyParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/uuid")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XRequestToken != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "x-request-token", *params.XRequestToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("x-request-token", headerParam0)
+		}
+
+		if params.XOther != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "X-Other", *params.XOther, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Other", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUuidv7KeyRequest constructs an http.Request for the Uuidv7Key method
+func NewUuidv7KeyRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/uuidv7")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewWaitingRequest constructs an http.Request for the Waiting method
+func NewWaitingRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/wait")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
+	for _, r := range c.RequestEditors {
+		if err := r(ctx, req); err != nil {
+			return err
+		}
+	}
+	for _, r := range additionalEditors {
+		if err := r(ctx, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ClientWithResponses builds on ClientInterface to offer response payloads
+type ClientWithResponses struct {
+	ClientInterface
+}
+
+// NewClientWithResponses creates a new ClientWithResponses, which wraps
+// Client with return type handling
+func NewClientWithResponses(server string, opts ...ClientOption) (*ClientWithResponses, error) {
+	client, err := NewClient(server, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &ClientWithResponses{client}, nil
+}
+
+// WithBaseURL overrides the baseURL.
+func WithBaseURL(baseURL string) ClientOption {
+	return func(c *Client) error {
+		newBaseURL, err := url.Parse(baseURL)
+		if err != nil {
+			return err
+		}
+		c.Server = newBaseURL.String()
+		return nil
+	}
+}
+
+// ClientWithResponsesInterface is the interface specification for the client with responses above.
+type ClientWithResponsesInterface interface {
+
+	// ExcludingWithBodyWithResponse performs a POST /exclude (the `Excluding` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	ExcludingWithBodyWithResponse(ctx context.Context, params *ExcludingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExcludingResponse, error)
+
+	// ExcludingWithResponse performs a POST /exclude (the `Excluding` operationId) request.
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	ExcludingWithResponse(ctx context.Context, params *ExcludingParams, body ExcludingJSONRequestBody, reqEditors ...RequestEditorFn) (*ExcludingResponse, error)
+
+	// FromConfigWithResponse performs a POST /from-config (the `FromConfig` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	FromConfigWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*FromConfigResponse, error)
+
+	// IncludingWithBodyWithResponse performs a POST /include (the `Including` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	IncludingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*IncludingResponse, error)
+
+	// IncludingWithResponse performs a POST /include (the `Including` operationId) request.
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	IncludingWithResponse(ctx context.Context, body IncludingJSONRequestBody, reqEditors ...RequestEditorFn) (*IncludingResponse, error)
+
+	// JustRandomKeyWithResponse performs a POST /just-random (the `JustRandomKey` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	JustRandomKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*JustRandomKeyResponse, error)
+
+	// KeepAllWithResponse performs a POST /keep-all (the `KeepAll` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	KeepAllWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*KeepAllResponse, error)
+
+	// PostNamelessWithResponse performs a POST /nameless (the `PostNameless` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	PostNamelessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*PostNamelessResponse, error)
+
+	// RawFingerprintWithBodyWithResponse performs a POST /raw (the `RawFingerprint` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	RawFingerprintWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RawFingerprintResponse, error)
+
+	// RawFingerprintWithResponse performs a POST /raw (the `RawFingerprint` operationId) request.
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	RawFingerprintWithResponse(ctx context.Context, body RawFingerprintJSONRequestBody, reqEditors ...RequestEditorFn) (*RawFingerprintResponse, error)
+
+	// ShortKeyWithResponse performs a POST /short (the `ShortKey` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	ShortKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ShortKeyResponse, error)
+
+	// TokenKeyWithResponse performs a POST /token (the `TokenKey` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	TokenKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TokenKeyResponse, error)
+
+	// UuidKeyWithResponse performs a POST /uuid (the `UuidKey` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	UuidKeyWithResponse(ctx context.Context, params *UuidKeyParams, reqEditors ...RequestEditorFn) (*UuidKeyResponse, error)
+
+	// Uuidv7KeyWithResponse performs a POST /uuidv7 (the `Uuidv7Key` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	Uuidv7KeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*Uuidv7KeyResponse, error)
+
+	// WaitingWithResponse performs a POST /wait (the `Waiting` operationId) request.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	WaitingWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*WaitingResponse, error)
+}
+
+type ExcludingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r ExcludingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExcludingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExcludingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExcludingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type FromConfigResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r FromConfigResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r FromConfigResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r FromConfigResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r FromConfigResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type IncludingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r IncludingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r IncludingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r IncludingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r IncludingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type JustRandomKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r JustRandomKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r JustRandomKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r JustRandomKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r JustRandomKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type KeepAllResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r KeepAllResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r KeepAllResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r KeepAllResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r KeepAllResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PostNamelessResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r PostNamelessResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PostNamelessResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PostNamelessResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PostNamelessResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RawFingerprintResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r RawFingerprintResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RawFingerprintResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RawFingerprintResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RawFingerprintResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ShortKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r ShortKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ShortKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ShortKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ShortKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type TokenKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r TokenKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r TokenKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r TokenKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r TokenKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UuidKeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r UuidKeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UuidKeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UuidKeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UuidKeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type Uuidv7KeyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r Uuidv7KeyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r Uuidv7KeyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r Uuidv7KeyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r Uuidv7KeyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WaitingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r WaitingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WaitingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WaitingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WaitingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExcludingWithBodyWithResponse performs a POST /exclude (the `Excluding` operationId) request,
+// with any type of body and a specified content type.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) ExcludingWithBodyWithResponse(ctx context.Context, params *ExcludingParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExcludingResponse, error) {
+	rsp, err := c.ExcludingWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExcludingResponse(rsp)
+}
+
+// ExcludingWithResponse performs a POST /exclude (the `Excluding` operationId) request.
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) ExcludingWithResponse(ctx context.Context, params *ExcludingParams, body ExcludingJSONRequestBody, reqEditors ...RequestEditorFn) (*ExcludingResponse, error) {
+	rsp, err := c.Excluding(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExcludingResponse(rsp)
+}
+
+// FromConfigWithResponse performs a POST /from-config (the `FromConfig` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) FromConfigWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*FromConfigResponse, error) {
+	rsp, err := c.FromConfig(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFromConfigResponse(rsp)
+}
+
+// IncludingWithBodyWithResponse performs a POST /include (the `Including` operationId) request,
+// with any type of body and a specified content type.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) IncludingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*IncludingResponse, error) {
+	rsp, err := c.IncludingWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseIncludingResponse(rsp)
+}
+
+// IncludingWithResponse performs a POST /include (the `Including` operationId) request.
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) IncludingWithResponse(ctx context.Context, body IncludingJSONRequestBody, reqEditors ...RequestEditorFn) (*IncludingResponse, error) {
+	rsp, err := c.Including(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseIncludingResponse(rsp)
+}
+
+// JustRandomKeyWithResponse performs a POST /just-random (the `JustRandomKey` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) JustRandomKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*JustRandomKeyResponse, error) {
+	rsp, err := c.JustRandomKey(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseJustRandomKeyResponse(rsp)
+}
+
+// KeepAllWithResponse performs a POST /keep-all (the `KeepAll` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) KeepAllWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*KeepAllResponse, error) {
+	rsp, err := c.KeepAll(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseKeepAllResponse(rsp)
+}
+
+// PostNamelessWithResponse performs a POST /nameless (the `PostNameless` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) PostNamelessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*PostNamelessResponse, error) {
+	rsp, err := c.PostNameless(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePostNamelessResponse(rsp)
+}
+
+// RawFingerprintWithBodyWithResponse performs a POST /raw (the `RawFingerprint` operationId) request,
+// with any type of body and a specified content type.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) RawFingerprintWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RawFingerprintResponse, error) {
+	rsp, err := c.RawFingerprintWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRawFingerprintResponse(rsp)
+}
+
+// RawFingerprintWithResponse performs a POST /raw (the `RawFingerprint` operationId) request.
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) RawFingerprintWithResponse(ctx context.Context, body RawFingerprintJSONRequestBody, reqEditors ...RequestEditorFn) (*RawFingerprintResponse, error) {
+	rsp, err := c.RawFingerprint(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRawFingerprintResponse(rsp)
+}
+
+// ShortKeyWithResponse performs a POST /short (the `ShortKey` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) ShortKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ShortKeyResponse, error) {
+	rsp, err := c.ShortKey(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseShortKeyResponse(rsp)
+}
+
+// TokenKeyWithResponse performs a POST /token (the `TokenKey` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) TokenKeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TokenKeyResponse, error) {
+	rsp, err := c.TokenKey(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTokenKeyResponse(rsp)
+}
+
+// UuidKeyWithResponse performs a POST /uuid (the `UuidKey` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) UuidKeyWithResponse(ctx context.Context, params *UuidKeyParams, reqEditors ...RequestEditorFn) (*UuidKeyResponse, error) {
+	rsp, err := c.UuidKey(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUuidKeyResponse(rsp)
+}
+
+// Uuidv7KeyWithResponse performs a POST /uuidv7 (the `Uuidv7Key` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) Uuidv7KeyWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*Uuidv7KeyResponse, error) {
+	rsp, err := c.Uuidv7Key(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUuidv7KeyResponse(rsp)
+}
+
+// WaitingWithResponse performs a POST /wait (the `Waiting` operationId) request.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) WaitingWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*WaitingResponse, error) {
+	rsp, err := c.Waiting(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWaitingResponse(rsp)
+}
+
+// ParseExcludingResponse parses an HTTP response from a ExcludingWithResponse call
+func ParseExcludingResponse(rsp *http.Response) (*ExcludingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExcludingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseFromConfigResponse parses an HTTP response from a FromConfigWithResponse call
+func ParseFromConfigResponse(rsp *http.Response) (*FromConfigResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &FromConfigResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseIncludingResponse parses an HTTP response from a IncludingWithResponse call
+func ParseIncludingResponse(rsp *http.Response) (*IncludingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &IncludingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseJustRandomKeyResponse parses an HTTP response from a JustRandomKeyWithResponse call
+func ParseJustRandomKeyResponse(rsp *http.Response) (*JustRandomKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &JustRandomKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseKeepAllResponse parses an HTTP response from a KeepAllWithResponse call
+func ParseKeepAllResponse(rsp *http.Response) (*KeepAllResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &KeepAllResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParsePostNamelessResponse parses an HTTP response from a PostNamelessWithResponse call
+func ParsePostNamelessResponse(rsp *http.Response) (*PostNamelessResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PostNamelessResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseRawFingerprintResponse parses an HTTP response from a RawFingerprintWithResponse call
+func ParseRawFingerprintResponse(rsp *http.Response) (*RawFingerprintResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RawFingerprintResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseShortKeyResponse parses an HTTP response from a ShortKeyWithResponse call
+func ParseShortKeyResponse(rsp *http.Response) (*ShortKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ShortKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseTokenKeyResponse parses an HTTP response from a TokenKeyWithResponse call
+func ParseTokenKeyResponse(rsp *http.Response) (*TokenKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &TokenKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseUuidKeyResponse parses an HTTP response from a UuidKeyWithResponse call
+func ParseUuidKeyResponse(rsp *http.Response) (*UuidKeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UuidKeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseUuidv7KeyResponse parses an HTTP response from a Uuidv7KeyWithResponse call
+func ParseUuidv7KeyResponse(rsp *http.Response) (*Uuidv7KeyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &Uuidv7KeyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseWaitingResponse parses an HTTP response from a WaitingWithResponse call
+func ParseWaitingResponse(rsp *http.Response) (*WaitingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &WaitingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {

@@ -7,16 +7,16 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/retry"
 )
 
 // The build fails here when the runtime module is older than this code; then run
 // go get github.com/idemgen/idemgen/runtime@latest
-const _ = idempotency.IsAtLeastVersion0_1
-
-// IdempotentServer is implemented by the handlers. A line beside them lets the
+const _ = idempotency.IsAtLeastVersion0_1 // IdempotentServer is implemented by the handlers. A line beside them lets the
 // compiler name the methods that are missing:
 //
 //	var _ IdempotentServer[pgx.Tx] = service{}
@@ -97,6 +97,74 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key", "
 // client must be able to read (Access-Control-Expose-Headers), under the names
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
+
+// IdempotentClient is implemented by the client that NewIdempotentClient
+// returns, and by whatever stands in for it in tests. A marked operation is
+// called with a request that holds its key; a call that fails returns an
+// [*idempotency.CallError].
+type IdempotentClient interface {
+	// Excluding sends POST /exclude, and again under the same key where that can
+	// help.
+	Excluding(ctx context.Context, req ExcludingIdempotentRequest, reqEditors ...RequestEditorFn) (*ExcludingResponse, error)
+
+	// FromConfig sends POST /from-config, and again under the same key where that
+	// can help.
+	FromConfig(ctx context.Context, req FromConfigIdempotentRequest, reqEditors ...RequestEditorFn) (*FromConfigResponse, error)
+
+	// Including sends POST /include, and again under the same key where that can
+	// help.
+	Including(ctx context.Context, req IncludingIdempotentRequest, reqEditors ...RequestEditorFn) (*IncludingResponse, error)
+
+	// JustRandomKey sends POST /just-random, and again under the same key where
+	// that can help.
+	JustRandomKey(ctx context.Context, req JustRandomKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*JustRandomKeyResponse, error)
+
+	// KeepAll sends POST /keep-all, and again under the same key where that can
+	// help.
+	KeepAll(ctx context.Context, req KeepAllIdempotentRequest, reqEditors ...RequestEditorFn) (*KeepAllResponse, error)
+
+	// PostNameless sends POST /nameless, and again under the same key where that
+	// can help.
+	PostNameless(ctx context.Context, req PostNamelessIdempotentRequest, reqEditors ...RequestEditorFn) (*PostNamelessResponse, error)
+
+	// RawFingerprint sends POST /raw, and again under the same key where that can
+	// help.
+	RawFingerprint(ctx context.Context, req RawFingerprintIdempotentRequest, reqEditors ...RequestEditorFn) (*RawFingerprintResponse, error)
+
+	// ShortKey sends POST /short, and again under the same key where that can help.
+	ShortKey(ctx context.Context, req ShortKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*ShortKeyResponse, error)
+
+	// TokenKey sends POST /token, and again under the same key where that can help.
+	TokenKey(ctx context.Context, req TokenKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*TokenKeyResponse, error)
+
+	// UuidKey sends POST /uuid, and again under the same key where that can help.
+	UuidKey(ctx context.Context, req UuidKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*UuidKeyResponse, error)
+
+	// Uuidv7Key sends POST /uuidv7, and again under the same key where that can
+	// help.
+	Uuidv7Key(ctx context.Context, req Uuidv7KeyIdempotentRequest, reqEditors ...RequestEditorFn) (*Uuidv7KeyResponse, error)
+
+	// Waiting sends POST /wait, and again under the same key where that can help.
+	Waiting(ctx context.Context, req WaitingIdempotentRequest, reqEditors ...RequestEditorFn) (*WaitingResponse, error)
+}
+
+// NewIdempotentClient returns a client of the server at this address. The
+// options of package retry say how often and when it sends a request again,
+// WithClientOptions what oapi-codegen's client does with each attempt.
+func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient, error) {
+	sender := retry.New(opts...)
+	client, err := NewClient(server, slices.Concat(retry.Framework[[]ClientOption](sender)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &idempotentClient{&ClientWithResponses{client}, client, sender}, nil
+}
+
+// WithClientOptions passes options on to oapi-codegen's client: its doer, and
+// request editors, which run for each attempt.
+func WithClientOptions(opts ...ClientOption) retry.Option {
+	return retry.WithFramework(opts)
+}
 
 // excludingOperation is what the document says of excluding.
 var excludingOperation = idempotency.Operation{
@@ -1436,3 +1504,194 @@ func (a idempotentAnswer) VisitWaitingResponse(w http.ResponseWriter) error { re
 
 // idempotentAnswer is a stored answer, in place of the one that the handler gave.
 type idempotentAnswer struct{ *idempotency.Answer }
+
+// idempotentClient sends requests to marked operations in a retry loop, and
+// leaves all others to oapi-codegen's client.
+type idempotentClient struct {
+	*ClientWithResponses
+	client *Client
+	sender *retry.Sender
+}
+
+// The build fails here when oapi-codegen has run since: run idemgen again.
+var _ IdempotentClient = (*idempotentClient)(nil)
+
+// edit returns what runs the request editors of the client and of one call.
+func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
+	return func(r *http.Request) error {
+		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
+			if err := edit(r.Context(), r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (c *idempotentClient) Excluding(ctx context.Context, req ExcludingIdempotentRequest, reqEditors ...RequestEditorFn) (*ExcludingResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ExcludingInput, ExcludingResponse]{
+		Build: func(in ExcludingInput) (*http.Request, error) {
+			return NewExcludingRequest(c.client.Server, &in.Params, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseExcludingResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r ExcludingResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) FromConfig(ctx context.Context, req FromConfigIdempotentRequest, reqEditors ...RequestEditorFn) (*FromConfigResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[FromConfigInput, FromConfigResponse]{
+		Build: func(in FromConfigInput) (*http.Request, error) {
+			return NewFromConfigRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseFromConfigResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r FromConfigResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Including(ctx context.Context, req IncludingIdempotentRequest, reqEditors ...RequestEditorFn) (*IncludingResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[IncludingInput, IncludingResponse]{
+		Build: func(in IncludingInput) (*http.Request, error) {
+			return NewIncludingRequest(c.client.Server, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseIncludingResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r IncludingResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) JustRandomKey(ctx context.Context, req JustRandomKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*JustRandomKeyResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[JustRandomKeyInput, JustRandomKeyResponse]{
+		Build: func(in JustRandomKeyInput) (*http.Request, error) {
+			return NewJustRandomKeyRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseJustRandomKeyResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r JustRandomKeyResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) KeepAll(ctx context.Context, req KeepAllIdempotentRequest, reqEditors ...RequestEditorFn) (*KeepAllResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[KeepAllInput, KeepAllResponse]{
+		Build: func(in KeepAllInput) (*http.Request, error) {
+			return NewKeepAllRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseKeepAllResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r KeepAllResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) PostNameless(ctx context.Context, req PostNamelessIdempotentRequest, reqEditors ...RequestEditorFn) (*PostNamelessResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostNamelessInput, PostNamelessResponse]{
+		Build: func(in PostNamelessInput) (*http.Request, error) {
+			return NewPostNamelessRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParsePostNamelessResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r PostNamelessResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) RawFingerprint(ctx context.Context, req RawFingerprintIdempotentRequest, reqEditors ...RequestEditorFn) (*RawFingerprintResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[RawFingerprintInput, RawFingerprintResponse]{
+		Build: func(in RawFingerprintInput) (*http.Request, error) {
+			return NewRawFingerprintRequest(c.client.Server, in.Body)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseRawFingerprintResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r RawFingerprintResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) ShortKey(ctx context.Context, req ShortKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*ShortKeyResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ShortKeyInput, ShortKeyResponse]{
+		Build: func(in ShortKeyInput) (*http.Request, error) {
+			return NewShortKeyRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseShortKeyResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r ShortKeyResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) TokenKey(ctx context.Context, req TokenKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*TokenKeyResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[TokenKeyInput, TokenKeyResponse]{
+		Build: func(in TokenKeyInput) (*http.Request, error) {
+			return NewTokenKeyRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseTokenKeyResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r TokenKeyResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) UuidKey(ctx context.Context, req UuidKeyIdempotentRequest, reqEditors ...RequestEditorFn) (*UuidKeyResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[UuidKeyInput, UuidKeyResponse]{
+		Build: func(in UuidKeyInput) (*http.Request, error) {
+			return NewUuidKeyRequest(c.client.Server, &in.Params)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseUuidKeyResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r UuidKeyResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Uuidv7Key(ctx context.Context, req Uuidv7KeyIdempotentRequest, reqEditors ...RequestEditorFn) (*Uuidv7KeyResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[Uuidv7KeyInput, Uuidv7KeyResponse]{
+		Build: func(in Uuidv7KeyInput) (*http.Request, error) {
+			return NewUuidv7KeyRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseUuidv7KeyResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r Uuidv7KeyResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Waiting(ctx context.Context, req WaitingIdempotentRequest, reqEditors ...RequestEditorFn) (*WaitingResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[WaitingInput, WaitingResponse]{
+		Build: func(in WaitingInput) (*http.Request, error) {
+			return NewWaitingRequest(c.client.Server)
+		},
+		Edit:  c.edit(reqEditors),
+		Doer:  c.client.Client,
+		Parse: ParseWaitingResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r WaitingResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }

@@ -1,0 +1,247 @@
+package plan
+
+import (
+	"fmt"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+)
+
+// Client is the model of the client's code.
+type Client struct {
+	Type    string // name of the type that no user types
+	Methods []ClientMethod
+}
+
+// ClientMethod is a method of the client that users call.
+type ClientMethod struct {
+	Name                string
+	Parameters, Results string
+	Marked              *Operation // nil for methods that stay as oapi-codegen has them
+}
+
+// Doc is the comment of the method.
+func (m ClientMethod) Doc() string {
+	switch {
+	case m.Marked == nil:
+		return m.Name + " is the client's own: one attempt, and no key."
+	case m.Marked.Optional():
+		return m.Name + " sends " + m.Marked.Route() + ", and again under the same key where that can help. Without a key it is sent once."
+	default:
+		return m.Name + " sends " + m.Marked.Route() + ", and again under the same key where that can help."
+	}
+}
+
+// Build is one way to make a request.
+type Build struct {
+	Condition string // in Go; "" where there is no other way
+	Call      string // of the builder
+}
+
+// client decides what the client's code is, nil without a client.
+func (p *planner) client(f *File, imports *imports) *Client {
+	if p.pkg.Client == nil {
+		return nil
+	}
+	c := &Client{Type: p.scope.free("idempotentClient")}
+	byResponse := make(map[string]*Operation)
+	for _, op := range f.Operations {
+		if op.method.Call == nil {
+			p.errorf(op.method.Pos, "go-shape", "the client has no functions New%sRequest and Parse…Response for %s; generate client and server with one run of oapi-codegen v2.3 to v2.8", op.Method(), op.ID())
+			continue
+		}
+		byResponse[op.method.Call.Response] = op
+		op.fillBuilds(p)
+	}
+	taken := make(map[string]bool)
+	for _, m := range p.pkg.Client.Methods {
+		method := ClientMethod{Name: m.Name}
+		if len(m.Results) > 0 {
+			if elem, ok := m.Results[0].Type.Elem(); ok {
+				method.Marked = byResponse[elem.String()]
+			}
+		}
+		if method.Marked != nil {
+			if method.Name = method.Marked.Method(); taken[method.Name] {
+				continue // another body of the same operation
+			}
+		} else {
+			method.Parameters, method.Results = list(m.Parameters, imports), list(m.Results, imports)
+		}
+		if taken[method.Name] {
+			p.errorf(p.pkg.Client.Pos, "name-collision", "the client has two methods called %s, a marked operation and one of its own; give the operation another operationId", method.Name)
+		}
+		taken[method.Name] = true
+		c.Methods = append(c.Methods, method)
+	}
+	return c
+}
+
+// list writes parameters or results.
+func list(fields []gosource.Field, imports *imports) string {
+	parts := make([]string, len(fields))
+	for i, f := range fields {
+		parts[i] = strings.TrimSpace(f.Name + " " + f.Type.Format(imports.name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Parse is the function that reads the operation's answers in a client.
+func (o *Operation) Parse() string { return o.method.Call.Parse }
+
+// Result is the type of the operation's answers in a client.
+func (o *Operation) Result() string { return o.method.Call.Response }
+
+// clientObject is what a server's request object would be, from what the
+// client's builders take.
+func (o *Operation) clientObject() requestObject {
+	var r requestObject
+	call := o.method.Call
+	for _, f := range call.Path {
+		r.fields = append(r.fields, gosource.Field{Name: exported(f.Name), Type: f.Type, Tagged: true})
+	}
+	if !call.Params.IsZero() {
+		r.fields = append(r.fields, gosource.Field{Name: "Params", Type: call.Params})
+	}
+	types := 0
+	if o.spec.Body != nil {
+		types = len(o.spec.Body.MediaTypes)
+	}
+	var anyBody *gosource.Builder
+	for i, b := range call.Builders {
+		switch {
+		case b.Any:
+			anyBody = &call.Builders[i]
+		case !b.Body.IsZero():
+			name := "Body"
+			if types > 1 {
+				name = b.Tag + "Body"
+			}
+			r.decoded = append(r.decoded, gosource.Field{Name: name, Type: b.Body.Pointer()})
+		}
+	}
+	if anyBody != nil && len(r.decoded) < types {
+		r.streams = append(r.streams, gosource.Field{Name: "Body", Type: gosource.Reader()})
+	}
+	return r
+}
+
+// exported makes a field's name of a parameter's. oapi-codegen puts a p before
+// names that are keywords.
+func exported(name string) string {
+	if rest, ok := strings.CutPrefix(name, "p"); ok && token.IsKeyword(strings.ToLower(rest)) && rest != strings.ToLower(rest) {
+		name = rest
+	}
+	first, size := utf8.DecodeRuneInString(name)
+	return string(unicode.ToUpper(first)) + name[size:]
+}
+
+// fillBuilds decides how a client makes requests from inputs.
+func (o *Operation) fillBuilds(p *planner) {
+	call := o.method.Call
+	object := o.requestObject()
+	arguments := []string{"c.client.Server"}
+	var path []gosource.Field
+	for _, f := range object.fields {
+		if f.Tagged {
+			path = append(path, f)
+		}
+	}
+	if len(path) != len(call.Path) {
+		p.errorf(o.method.Pos, "go-shape", "the client sends %s with %d path parameters and the server has %d; generate both with one run of oapi-codegen", o.ID(), len(call.Path), len(path))
+		return
+	}
+	for _, f := range path {
+		arguments = append(arguments, "in."+f.Name)
+	}
+	if !call.Params.IsZero() {
+		arguments = append(arguments, "&in.Params")
+	}
+	invoke := func(f string, more ...string) string {
+		return f + "(" + strings.Join(append(slices.Clone(arguments), more...), ", ") + ")"
+	}
+
+	var anyBody string
+	bodies := make(map[string]string) // builders by the type of their body
+	for _, b := range call.Builders {
+		switch {
+		case b.Any:
+			anyBody = b.Func
+		case b.Body.IsZero():
+			o.Builds = []Build{{Call: invoke(b.Func)}}
+			return
+		default:
+			bodies[b.Body.String()] = b.Func
+		}
+	}
+	missing := func(what string) {
+		p.errorf(o.method.Pos, "go-shape", "the client has no function New%sRequest… for %s; generate it with oapi-codegen v2.3 to v2.8", o.Method(), what)
+	}
+	for _, f := range object.decoded {
+		elem, pointer := f.Type.Elem()
+		builder := bodies[elem.String()]
+		if !pointer || builder == "" {
+			missing("a body of type " + f.Type.String())
+			return
+		}
+		if !o.isPointer(f.Name) {
+			o.Builds = append(o.Builds, Build{Call: invoke(builder, "in."+f.Name)})
+			continue
+		}
+		o.Builds = append(o.Builds, Build{Condition: "in." + f.Name + " != nil", Call: invoke(builder, "*in."+f.Name)})
+		o.BodyConditions = append(o.BodyConditions, "in."+f.Name+" != nil")
+	}
+	if anyBody == "" {
+		missing("any body")
+		return
+	}
+	if o.Streams() {
+		stream := Build{Call: invoke(anyBody, o.streamMediaType(), o.RetryPackage+".Stream(in."+o.BodyField+")")}
+		if len(o.Builds) > 0 || !o.BodyRequired() {
+			stream.Condition = "in." + o.BodyField + " != nil"
+		}
+		o.BodyConditions = append(o.BodyConditions, "in."+o.BodyField+" != nil")
+		o.Builds = append(o.Builds, stream)
+	}
+	if last := o.Builds[len(o.Builds)-1]; last.Condition != "" {
+		o.Builds = append(o.Builds, Build{Call: invoke(anyBody, `""`, "nil")})
+	}
+}
+
+// isPointer reports whether a field of the input is nil without a body.
+func (o *Operation) isPointer(name string) bool {
+	return slices.ContainsFunc(o.InputFields, func(f InputField) bool {
+		return f.Name == name && strings.HasPrefix(f.Type, "*")
+	})
+}
+
+// BodyRequired reports whether a request must have a body.
+func (o *Operation) BodyRequired() bool { return o.spec.Body != nil && o.spec.Body.Required }
+
+// ChecksBody reports whether an input could hold no body, or several, where one
+// is needed.
+func (o *Operation) ChecksBody() bool {
+	return len(o.BodyConditions) > 1 || len(o.BodyConditions) == 1 && o.BodyRequired()
+}
+
+// streamMediaType is an expression: the document's media type stands in for
+// one that the input leaves out, where there is only one.
+func (o *Operation) streamMediaType() string {
+	field := "in." + o.ContentTypeField
+	types := o.spec.Body.MediaTypes
+	if len(types) != 1 || strings.ContainsAny(types[0].Name, "*") || strings.HasPrefix(spec.Essence(types[0].Name), "multipart/") {
+		return field
+	}
+	return fmt.Sprintf("cmp.Or(%s, %s)", field, strconv.Quote(types[0].Name))
+}
+
+// DefaultsMediaType reports whether streamMediaType stands in for one.
+func (o *Operation) DefaultsMediaType() bool {
+	return slices.ContainsFunc(o.Builds, func(b Build) bool { return strings.Contains(b.Call, "cmp.Or(") })
+}
