@@ -168,6 +168,10 @@ func generateOapi(doc *openapi3.T, config codegen.Configuration) (code string, e
 			err = fmt.Errorf("it panics: %v", r)
 		}
 	}()
+	if config.OutputOptions.ResponseTypeSuffix == "" {
+		// It remembers the one of an earlier run in this process otherwise.
+		config.OutputOptions.ResponseTypeSuffix = "Response"
+	}
 	return codegen.Generate(doc, config)
 }
 

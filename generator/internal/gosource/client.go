@@ -14,6 +14,9 @@ import (
 // Client is oapi-codegen's client with parsed responses.
 type Client struct {
 	Pos diag.Pos // of its interface
+	// Type is the name of the struct that NewClient returns a pointer to:
+	// Client, unless oapi-codegen's client-type-name says otherwise.
+	Type string
 	// Methods are the interface's, in their order.
 	Methods []ClientMethod
 }
@@ -63,9 +66,19 @@ func (l *loader) client(pkg *Package) {
 			Results:    fields(found.file, m.typ.Results, 0),
 		})
 	}
-	for _, name := range []string{"Client", "ClientInterface", "ClientOption", "ClientWithResponses", "NewClient", "RequestEditorFn"} {
+	for _, name := range []string{"ClientInterface", "ClientOption", "ClientWithResponses", "NewClient", "RequestEditorFn"} {
 		if _, ok := pkg.Scope[name]; !ok {
 			l.errorf(c.Pos, "go-shape", "package %s does not declare %s, which a client of oapi-codegen v2.3 to v2.8 has; generate it again with one of these versions", pkg.Name, name)
+		}
+	}
+	if f, ok := l.funcs["NewClient"]; ok {
+		if results := fields(f.file, f.decl.Type.Results, 0); len(results) == 2 {
+			if elem, pointer := results[0].Type.Elem(); pointer {
+				c.Type = elem.String()
+			}
+		}
+		if _, declared := pkg.Scope[c.Type]; !declared {
+			l.errorf(l.pos(f.decl.Name), "go-shape", "NewClient does not return a pointer to a type of this package and an error; generate the client with oapi-codegen v2.3 to v2.8")
 		}
 	}
 	pkg.Client = c

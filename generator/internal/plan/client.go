@@ -16,6 +16,7 @@ import (
 // Client is the model of the client's code.
 type Client struct {
 	Type    string // name of the type that no user types
+	Own     string // name of oapi-codegen's own type
 	Methods []ClientMethod
 }
 
@@ -49,7 +50,7 @@ func (p *planner) client(f *File, imports *imports) *Client {
 	if p.pkg.Client == nil {
 		return nil
 	}
-	c := &Client{Type: p.scope.free("idempotentClient")}
+	c := &Client{Type: p.scope.free("idempotentClient"), Own: p.pkg.Client.Type}
 	byResponse := make(map[string]*Operation)
 	for _, op := range f.Operations {
 		if op.method.Call == nil {

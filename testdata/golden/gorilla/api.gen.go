@@ -1101,27 +1101,27 @@ type ClientWithResponsesInterface interface {
 	// A body that may be absent.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	CloseAccountWithBodyWithResponse(ctx context.Context, accountId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CloseAccountAnswer, error)
+	CloseAccountWithBodyWithResponse(ctx context.Context, accountId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error)
 
 	// CloseAccountWithResponse performs a POST /accounts/{account_id}/close (the `CloseAccount` operationId) request.
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// A body that may be absent.
-	CloseAccountWithResponse(ctx context.Context, accountId string, body CloseAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*CloseAccountAnswer, error)
+	CloseAccountWithResponse(ctx context.Context, accountId string, body CloseAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error)
 
 	// CreatePaymentWithBodyWithResponse Pay.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /accounts/{account_id}/payments (the `CreatePayment` operationId).
-	CreatePaymentWithBodyWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePaymentAnswer, error)
+	CreatePaymentWithBodyWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error)
 
 	// CreatePaymentWithResponse Pay.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /accounts/{account_id}/payments (the `CreatePayment` operationId).
-	CreatePaymentWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, body CreatePaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePaymentAnswer, error)
+	CreatePaymentWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, body CreatePaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error)
 
 	// PutDocumentWithBodyWithResponse performs a PUT /documents/{name} (the `PutDocument` operationId) request,
 	// with any type of body and a specified content type.
@@ -1129,17 +1129,17 @@ type ClientWithResponsesInterface interface {
 	// Bytes in, bytes out.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	PutDocumentWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDocumentAnswer, error)
+	PutDocumentWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDocumentResponse, error)
 
 	// SubmitFormWithBodyWithResponse performs a POST /forms (the `SubmitForm` operationId) request,
 	// with any type of body and a specified content type.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	SubmitFormWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitFormAnswer, error)
+	SubmitFormWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error)
 
 	// SubmitFormWithFormdataBodyWithResponse performs a POST /forms (the `SubmitForm` operationId) request.
 	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
-	SubmitFormWithFormdataBodyWithResponse(ctx context.Context, body SubmitFormFormdataRequestBody, reqEditors ...RequestEditorFn) (*SubmitFormAnswer, error)
+	SubmitFormWithFormdataBodyWithResponse(ctx context.Context, body SubmitFormFormdataRequestBody, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error)
 
 	// PostImageWithBodyWithResponse performs a POST /images (the `PostImage` operationId) request,
 	// with any type of body and a specified content type.
@@ -1147,7 +1147,7 @@ type ClientWithResponsesInterface interface {
 	// Any media type of a family.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	PostImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostImageAnswer, error)
+	PostImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostImageResponse, error)
 
 	// AddNoteWithBodyWithResponse performs a POST /notes (the `AddNote` operationId) request,
 	// with any type of body and a specified content type.
@@ -1155,31 +1155,31 @@ type ClientWithResponsesInterface interface {
 	// A text; the key is optional.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	AddNoteWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddNoteAnswer, error)
+	AddNoteWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddNoteResponse, error)
 
 	// AddNoteWithTextBodyWithResponse performs a POST /notes (the `AddNote` operationId) request.
 	// Takes a body of the `text/plain` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// A text; the key is optional.
-	AddNoteWithTextBodyWithResponse(ctx context.Context, body AddNoteTextRequestBody, reqEditors ...RequestEditorFn) (*AddNoteAnswer, error)
+	AddNoteWithTextBodyWithResponse(ctx context.Context, body AddNoteTextRequestBody, reqEditors ...RequestEditorFn) (*AddNoteResponse, error)
 
 	// PostPartsWithBodyWithResponse performs a POST /parts (the `PostParts` operationId) request,
 	// with any type of body and a specified content type.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	PostPartsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPartsAnswer, error)
+	PostPartsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPartsResponse, error)
 
 	// CancelPaymentWithResponse performs a DELETE /payments/{payment_id} (the `CancelPayment` operationId) request.
 	//
 	// No body and no answer's body.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	CancelPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*CancelPaymentAnswer, error)
+	CancelPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*CancelPaymentResponse, error)
 
 	// GetPaymentWithResponse performs a GET /payments/{payment_id} (the `GetPayment` operationId) request.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	GetPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetPaymentAnswer, error)
+	GetPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetPaymentResponse, error)
 
 	// PostRefundsWithBodyWithResponse performs a POST /refunds (the `PostRefunds` operationId) request,
 	// with any type of body and a specified content type.
@@ -1187,13 +1187,13 @@ type ClientWithResponsesInterface interface {
 	// No operationId.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	PostRefundsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostRefundsAnswer, error)
+	PostRefundsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error)
 
 	// PostRefundsWithApplicationVndRefundPlusJSONBodyWithResponse performs a POST /refunds (the `PostRefunds` operationId) request.
 	// Takes a body of the `application/vnd.refund+json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// No operationId.
-	PostRefundsWithApplicationVndRefundPlusJSONBodyWithResponse(ctx context.Context, body PostRefundsApplicationVndRefundPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*PostRefundsAnswer, error)
+	PostRefundsWithApplicationVndRefundPlusJSONBodyWithResponse(ctx context.Context, body PostRefundsApplicationVndRefundPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error)
 
 	// UploadWithBodyWithResponse performs a POST /uploads (the `Upload` operationId) request,
 	// with any type of body and a specified content type.
@@ -1201,33 +1201,33 @@ type ClientWithResponsesInterface interface {
 	// Several media types.
 	//
 	// Returns a wrapper object for the known response body format(s).
-	UploadWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadAnswer, error)
+	UploadWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadResponse, error)
 
 	// UploadWithApplicationJSONCharsetUTF8BodyWithResponse performs a POST /uploads (the `Upload` operationId) request.
 	// Takes a body of the `application/json; charset=utf-8` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Several media types.
-	UploadWithApplicationJSONCharsetUTF8BodyWithResponse(ctx context.Context, body UploadApplicationJSONCharsetUTF8RequestBody, reqEditors ...RequestEditorFn) (*UploadAnswer, error)
+	UploadWithApplicationJSONCharsetUTF8BodyWithResponse(ctx context.Context, body UploadApplicationJSONCharsetUTF8RequestBody, reqEditors ...RequestEditorFn) (*UploadResponse, error)
 
 	// UploadWithFormdataBodyWithResponse performs a POST /uploads (the `Upload` operationId) request.
 	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Several media types.
-	UploadWithFormdataBodyWithResponse(ctx context.Context, body UploadFormdataRequestBody, reqEditors ...RequestEditorFn) (*UploadAnswer, error)
+	UploadWithFormdataBodyWithResponse(ctx context.Context, body UploadFormdataRequestBody, reqEditors ...RequestEditorFn) (*UploadResponse, error)
 }
 
-type CloseAccountAnswer struct {
+type CloseAccountResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r CloseAccountAnswer) GetBody() []byte {
+func (r CloseAccountResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r CloseAccountAnswer) Status() string {
+func (r CloseAccountResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1235,7 +1235,7 @@ func (r CloseAccountAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r CloseAccountAnswer) StatusCode() int {
+func (r CloseAccountResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1243,19 +1243,19 @@ func (r CloseAccountAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CloseAccountAnswer) ContentType() string {
+func (r CloseAccountResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-// CreatePaymentAnswer201Headers the declared response headers of an HTTP 201 response for CreatePayment
-type CreatePaymentAnswer201Headers struct {
+// CreatePaymentResponse201Headers the declared response headers of an HTTP 201 response for CreatePayment
+type CreatePaymentResponse201Headers struct {
 	Location string
 }
 
-type CreatePaymentAnswer struct {
+type CreatePaymentResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON201 the response for an HTTP 201 `application/json` response
@@ -1263,26 +1263,26 @@ type CreatePaymentAnswer struct {
 	// ApplicationproblemJSON402 the response for an HTTP 402 `application/problem+json` response
 	ApplicationproblemJSON402 *Problem
 	// Headers201 the parsed response headers for an HTTP 201 response
-	Headers201 *CreatePaymentAnswer201Headers
+	Headers201 *CreatePaymentResponse201Headers
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreatePaymentAnswer) GetJSON201() *Payment {
+func (r CreatePaymentResponse) GetJSON201() *Payment {
 	return r.JSON201
 }
 
 // GetApplicationproblemJSON402 returns the response for an HTTP 402 `application/problem+json` response
-func (r CreatePaymentAnswer) GetApplicationproblemJSON402() *Problem {
+func (r CreatePaymentResponse) GetApplicationproblemJSON402() *Problem {
 	return r.ApplicationproblemJSON402
 }
 
 // GetBody returns the raw response body bytes
-func (r CreatePaymentAnswer) GetBody() []byte {
+func (r CreatePaymentResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r CreatePaymentAnswer) Status() string {
+func (r CreatePaymentResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1290,7 +1290,7 @@ func (r CreatePaymentAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r CreatePaymentAnswer) StatusCode() int {
+func (r CreatePaymentResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1298,25 +1298,25 @@ func (r CreatePaymentAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreatePaymentAnswer) ContentType() string {
+func (r CreatePaymentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type PutDocumentAnswer struct {
+type PutDocumentResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r PutDocumentAnswer) GetBody() []byte {
+func (r PutDocumentResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r PutDocumentAnswer) Status() string {
+func (r PutDocumentResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1324,7 +1324,7 @@ func (r PutDocumentAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r PutDocumentAnswer) StatusCode() int {
+func (r PutDocumentResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1332,25 +1332,25 @@ func (r PutDocumentAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PutDocumentAnswer) ContentType() string {
+func (r PutDocumentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type SubmitFormAnswer struct {
+type SubmitFormResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r SubmitFormAnswer) GetBody() []byte {
+func (r SubmitFormResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r SubmitFormAnswer) Status() string {
+func (r SubmitFormResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1358,7 +1358,7 @@ func (r SubmitFormAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r SubmitFormAnswer) StatusCode() int {
+func (r SubmitFormResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1366,25 +1366,25 @@ func (r SubmitFormAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r SubmitFormAnswer) ContentType() string {
+func (r SubmitFormResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type PostImageAnswer struct {
+type PostImageResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r PostImageAnswer) GetBody() []byte {
+func (r PostImageResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r PostImageAnswer) Status() string {
+func (r PostImageResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1392,7 +1392,7 @@ func (r PostImageAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r PostImageAnswer) StatusCode() int {
+func (r PostImageResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1400,25 +1400,25 @@ func (r PostImageAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PostImageAnswer) ContentType() string {
+func (r PostImageResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type AddNoteAnswer struct {
+type AddNoteResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r AddNoteAnswer) GetBody() []byte {
+func (r AddNoteResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r AddNoteAnswer) Status() string {
+func (r AddNoteResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1426,7 +1426,7 @@ func (r AddNoteAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r AddNoteAnswer) StatusCode() int {
+func (r AddNoteResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1434,25 +1434,25 @@ func (r AddNoteAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r AddNoteAnswer) ContentType() string {
+func (r AddNoteResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type PostPartsAnswer struct {
+type PostPartsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r PostPartsAnswer) GetBody() []byte {
+func (r PostPartsResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r PostPartsAnswer) Status() string {
+func (r PostPartsResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1460,7 +1460,7 @@ func (r PostPartsAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r PostPartsAnswer) StatusCode() int {
+func (r PostPartsResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1468,25 +1468,25 @@ func (r PostPartsAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PostPartsAnswer) ContentType() string {
+func (r PostPartsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type CancelPaymentAnswer struct {
+type CancelPaymentResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r CancelPaymentAnswer) GetBody() []byte {
+func (r CancelPaymentResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r CancelPaymentAnswer) Status() string {
+func (r CancelPaymentResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1494,7 +1494,7 @@ func (r CancelPaymentAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r CancelPaymentAnswer) StatusCode() int {
+func (r CancelPaymentResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1502,14 +1502,14 @@ func (r CancelPaymentAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CancelPaymentAnswer) ContentType() string {
+func (r CancelPaymentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type GetPaymentAnswer struct {
+type GetPaymentResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
@@ -1517,17 +1517,17 @@ type GetPaymentAnswer struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetPaymentAnswer) GetJSON200() *Payment {
+func (r GetPaymentResponse) GetJSON200() *Payment {
 	return r.JSON200
 }
 
 // GetBody returns the raw response body bytes
-func (r GetPaymentAnswer) GetBody() []byte {
+func (r GetPaymentResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r GetPaymentAnswer) Status() string {
+func (r GetPaymentResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1535,7 +1535,7 @@ func (r GetPaymentAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r GetPaymentAnswer) StatusCode() int {
+func (r GetPaymentResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1543,14 +1543,14 @@ func (r GetPaymentAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetPaymentAnswer) ContentType() string {
+func (r GetPaymentResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type PostRefundsAnswer struct {
+type PostRefundsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON201 the response for an HTTP 201 `application/json` response
@@ -1560,19 +1560,19 @@ type PostRefundsAnswer struct {
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r PostRefundsAnswer) GetJSON201() *struct {
+func (r PostRefundsResponse) GetJSON201() *struct {
 	Count int `json:"count"`
 } {
 	return r.JSON201
 }
 
 // GetBody returns the raw response body bytes
-func (r PostRefundsAnswer) GetBody() []byte {
+func (r PostRefundsResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r PostRefundsAnswer) Status() string {
+func (r PostRefundsResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1580,7 +1580,7 @@ func (r PostRefundsAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r PostRefundsAnswer) StatusCode() int {
+func (r PostRefundsResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1588,25 +1588,25 @@ func (r PostRefundsAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PostRefundsAnswer) ContentType() string {
+func (r PostRefundsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type UploadAnswer struct {
+type UploadResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 }
 
 // GetBody returns the raw response body bytes
-func (r UploadAnswer) GetBody() []byte {
+func (r UploadResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r UploadAnswer) Status() string {
+func (r UploadResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -1614,7 +1614,7 @@ func (r UploadAnswer) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r UploadAnswer) StatusCode() int {
+func (r UploadResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -1622,7 +1622,7 @@ func (r UploadAnswer) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UploadAnswer) ContentType() string {
+func (r UploadResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -1635,24 +1635,24 @@ func (r UploadAnswer) ContentType() string {
 // A body that may be absent.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) CloseAccountWithBodyWithResponse(ctx context.Context, accountId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CloseAccountAnswer, error) {
+func (c *ClientWithResponses) CloseAccountWithBodyWithResponse(ctx context.Context, accountId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error) {
 	rsp, err := c.CloseAccountWithBody(ctx, accountId, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseCloseAccountAnswer(rsp)
+	return ParseCloseAccountResponse(rsp)
 }
 
 // CloseAccountWithResponse performs a POST /accounts/{account_id}/close (the `CloseAccount` operationId) request.
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // A body that may be absent.
-func (c *ClientWithResponses) CloseAccountWithResponse(ctx context.Context, accountId string, body CloseAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*CloseAccountAnswer, error) {
+func (c *ClientWithResponses) CloseAccountWithResponse(ctx context.Context, accountId string, body CloseAccountJSONRequestBody, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error) {
 	rsp, err := c.CloseAccount(ctx, accountId, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseCloseAccountAnswer(rsp)
+	return ParseCloseAccountResponse(rsp)
 }
 
 // CreatePaymentWithBodyWithResponse Pay.
@@ -1660,12 +1660,12 @@ func (c *ClientWithResponses) CloseAccountWithResponse(ctx context.Context, acco
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /accounts/{account_id}/payments (the `CreatePayment` operationId).
-func (c *ClientWithResponses) CreatePaymentWithBodyWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePaymentAnswer, error) {
+func (c *ClientWithResponses) CreatePaymentWithBodyWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error) {
 	rsp, err := c.CreatePaymentWithBody(ctx, accountId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseCreatePaymentAnswer(rsp)
+	return ParseCreatePaymentResponse(rsp)
 }
 
 // CreatePaymentWithResponse Pay.
@@ -1673,12 +1673,12 @@ func (c *ClientWithResponses) CreatePaymentWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /accounts/{account_id}/payments (the `CreatePayment` operationId).
-func (c *ClientWithResponses) CreatePaymentWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, body CreatePaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePaymentAnswer, error) {
+func (c *ClientWithResponses) CreatePaymentWithResponse(ctx context.Context, accountId string, params *CreatePaymentParams, body CreatePaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error) {
 	rsp, err := c.CreatePayment(ctx, accountId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseCreatePaymentAnswer(rsp)
+	return ParseCreatePaymentResponse(rsp)
 }
 
 // PutDocumentWithBodyWithResponse performs a PUT /documents/{name} (the `PutDocument` operationId) request,
@@ -1687,34 +1687,34 @@ func (c *ClientWithResponses) CreatePaymentWithResponse(ctx context.Context, acc
 // Bytes in, bytes out.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) PutDocumentWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDocumentAnswer, error) {
+func (c *ClientWithResponses) PutDocumentWithBodyWithResponse(ctx context.Context, name string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDocumentResponse, error) {
 	rsp, err := c.PutDocumentWithBody(ctx, name, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParsePutDocumentAnswer(rsp)
+	return ParsePutDocumentResponse(rsp)
 }
 
 // SubmitFormWithBodyWithResponse performs a POST /forms (the `SubmitForm` operationId) request,
 // with any type of body and a specified content type.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) SubmitFormWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitFormAnswer, error) {
+func (c *ClientWithResponses) SubmitFormWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error) {
 	rsp, err := c.SubmitFormWithBody(ctx, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseSubmitFormAnswer(rsp)
+	return ParseSubmitFormResponse(rsp)
 }
 
 // SubmitFormWithFormdataBodyWithResponse performs a POST /forms (the `SubmitForm` operationId) request.
 // Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) SubmitFormWithFormdataBodyWithResponse(ctx context.Context, body SubmitFormFormdataRequestBody, reqEditors ...RequestEditorFn) (*SubmitFormAnswer, error) {
+func (c *ClientWithResponses) SubmitFormWithFormdataBodyWithResponse(ctx context.Context, body SubmitFormFormdataRequestBody, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error) {
 	rsp, err := c.SubmitFormWithFormdataBody(ctx, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseSubmitFormAnswer(rsp)
+	return ParseSubmitFormResponse(rsp)
 }
 
 // PostImageWithBodyWithResponse performs a POST /images (the `PostImage` operationId) request,
@@ -1723,12 +1723,12 @@ func (c *ClientWithResponses) SubmitFormWithFormdataBodyWithResponse(ctx context
 // Any media type of a family.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) PostImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostImageAnswer, error) {
+func (c *ClientWithResponses) PostImageWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostImageResponse, error) {
 	rsp, err := c.PostImageWithBody(ctx, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParsePostImageAnswer(rsp)
+	return ParsePostImageResponse(rsp)
 }
 
 // AddNoteWithBodyWithResponse performs a POST /notes (the `AddNote` operationId) request,
@@ -1737,36 +1737,36 @@ func (c *ClientWithResponses) PostImageWithBodyWithResponse(ctx context.Context,
 // A text; the key is optional.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) AddNoteWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddNoteAnswer, error) {
+func (c *ClientWithResponses) AddNoteWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AddNoteResponse, error) {
 	rsp, err := c.AddNoteWithBody(ctx, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseAddNoteAnswer(rsp)
+	return ParseAddNoteResponse(rsp)
 }
 
 // AddNoteWithTextBodyWithResponse performs a POST /notes (the `AddNote` operationId) request.
 // Takes a body of the `text/plain` content type, and returns a wrapper object for the known response body format(s).
 //
 // A text; the key is optional.
-func (c *ClientWithResponses) AddNoteWithTextBodyWithResponse(ctx context.Context, body AddNoteTextRequestBody, reqEditors ...RequestEditorFn) (*AddNoteAnswer, error) {
+func (c *ClientWithResponses) AddNoteWithTextBodyWithResponse(ctx context.Context, body AddNoteTextRequestBody, reqEditors ...RequestEditorFn) (*AddNoteResponse, error) {
 	rsp, err := c.AddNoteWithTextBody(ctx, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseAddNoteAnswer(rsp)
+	return ParseAddNoteResponse(rsp)
 }
 
 // PostPartsWithBodyWithResponse performs a POST /parts (the `PostParts` operationId) request,
 // with any type of body and a specified content type.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) PostPartsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPartsAnswer, error) {
+func (c *ClientWithResponses) PostPartsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostPartsResponse, error) {
 	rsp, err := c.PostPartsWithBody(ctx, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParsePostPartsAnswer(rsp)
+	return ParsePostPartsResponse(rsp)
 }
 
 // CancelPaymentWithResponse performs a DELETE /payments/{payment_id} (the `CancelPayment` operationId) request.
@@ -1774,23 +1774,23 @@ func (c *ClientWithResponses) PostPartsWithBodyWithResponse(ctx context.Context,
 // No body and no answer's body.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) CancelPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*CancelPaymentAnswer, error) {
+func (c *ClientWithResponses) CancelPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*CancelPaymentResponse, error) {
 	rsp, err := c.CancelPayment(ctx, paymentId, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseCancelPaymentAnswer(rsp)
+	return ParseCancelPaymentResponse(rsp)
 }
 
 // GetPaymentWithResponse performs a GET /payments/{payment_id} (the `GetPayment` operationId) request.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) GetPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetPaymentAnswer, error) {
+func (c *ClientWithResponses) GetPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetPaymentResponse, error) {
 	rsp, err := c.GetPayment(ctx, paymentId, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseGetPaymentAnswer(rsp)
+	return ParseGetPaymentResponse(rsp)
 }
 
 // PostRefundsWithBodyWithResponse performs a POST /refunds (the `PostRefunds` operationId) request,
@@ -1799,24 +1799,24 @@ func (c *ClientWithResponses) GetPaymentWithResponse(ctx context.Context, paymen
 // No operationId.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) PostRefundsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostRefundsAnswer, error) {
+func (c *ClientWithResponses) PostRefundsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error) {
 	rsp, err := c.PostRefundsWithBody(ctx, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParsePostRefundsAnswer(rsp)
+	return ParsePostRefundsResponse(rsp)
 }
 
 // PostRefundsWithApplicationVndRefundPlusJSONBodyWithResponse performs a POST /refunds (the `PostRefunds` operationId) request.
 // Takes a body of the `application/vnd.refund+json` content type, and returns a wrapper object for the known response body format(s).
 //
 // No operationId.
-func (c *ClientWithResponses) PostRefundsWithApplicationVndRefundPlusJSONBodyWithResponse(ctx context.Context, body PostRefundsApplicationVndRefundPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*PostRefundsAnswer, error) {
+func (c *ClientWithResponses) PostRefundsWithApplicationVndRefundPlusJSONBodyWithResponse(ctx context.Context, body PostRefundsApplicationVndRefundPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error) {
 	rsp, err := c.PostRefundsWithApplicationVndRefundPlusJSONBody(ctx, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParsePostRefundsAnswer(rsp)
+	return ParsePostRefundsResponse(rsp)
 }
 
 // UploadWithBodyWithResponse performs a POST /uploads (the `Upload` operationId) request,
@@ -1825,47 +1825,47 @@ func (c *ClientWithResponses) PostRefundsWithApplicationVndRefundPlusJSONBodyWit
 // Several media types.
 //
 // Returns a wrapper object for the known response body format(s).
-func (c *ClientWithResponses) UploadWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadAnswer, error) {
+func (c *ClientWithResponses) UploadWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UploadResponse, error) {
 	rsp, err := c.UploadWithBody(ctx, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseUploadAnswer(rsp)
+	return ParseUploadResponse(rsp)
 }
 
 // UploadWithApplicationJSONCharsetUTF8BodyWithResponse performs a POST /uploads (the `Upload` operationId) request.
 // Takes a body of the `application/json; charset=utf-8` content type, and returns a wrapper object for the known response body format(s).
 //
 // Several media types.
-func (c *ClientWithResponses) UploadWithApplicationJSONCharsetUTF8BodyWithResponse(ctx context.Context, body UploadApplicationJSONCharsetUTF8RequestBody, reqEditors ...RequestEditorFn) (*UploadAnswer, error) {
+func (c *ClientWithResponses) UploadWithApplicationJSONCharsetUTF8BodyWithResponse(ctx context.Context, body UploadApplicationJSONCharsetUTF8RequestBody, reqEditors ...RequestEditorFn) (*UploadResponse, error) {
 	rsp, err := c.UploadWithApplicationJSONCharsetUTF8Body(ctx, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseUploadAnswer(rsp)
+	return ParseUploadResponse(rsp)
 }
 
 // UploadWithFormdataBodyWithResponse performs a POST /uploads (the `Upload` operationId) request.
 // Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
 //
 // Several media types.
-func (c *ClientWithResponses) UploadWithFormdataBodyWithResponse(ctx context.Context, body UploadFormdataRequestBody, reqEditors ...RequestEditorFn) (*UploadAnswer, error) {
+func (c *ClientWithResponses) UploadWithFormdataBodyWithResponse(ctx context.Context, body UploadFormdataRequestBody, reqEditors ...RequestEditorFn) (*UploadResponse, error) {
 	rsp, err := c.UploadWithFormdataBody(ctx, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseUploadAnswer(rsp)
+	return ParseUploadResponse(rsp)
 }
 
-// ParseCloseAccountAnswer parses an HTTP response from a CloseAccountWithResponse call
-func ParseCloseAccountAnswer(rsp *http.Response) (*CloseAccountAnswer, error) {
+// ParseCloseAccountResponse parses an HTTP response from a CloseAccountWithResponse call
+func ParseCloseAccountResponse(rsp *http.Response) (*CloseAccountResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &CloseAccountAnswer{
+	response := &CloseAccountResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1873,15 +1873,15 @@ func ParseCloseAccountAnswer(rsp *http.Response) (*CloseAccountAnswer, error) {
 	return response, nil
 }
 
-// ParseCreatePaymentAnswer parses an HTTP response from a CreatePaymentWithResponse call
-func ParseCreatePaymentAnswer(rsp *http.Response) (*CreatePaymentAnswer, error) {
+// ParseCreatePaymentResponse parses an HTTP response from a CreatePaymentWithResponse call
+func ParseCreatePaymentResponse(rsp *http.Response) (*CreatePaymentResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &CreatePaymentAnswer{
+	response := &CreatePaymentResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1905,7 +1905,7 @@ func ParseCreatePaymentAnswer(rsp *http.Response) (*CreatePaymentAnswer, error) 
 
 	switch {
 	case rsp.StatusCode == 201:
-		var headers CreatePaymentAnswer201Headers
+		var headers CreatePaymentResponse201Headers
 		if values := rsp.Header.Values("Location"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
@@ -1919,15 +1919,15 @@ func ParseCreatePaymentAnswer(rsp *http.Response) (*CreatePaymentAnswer, error) 
 	return response, nil
 }
 
-// ParsePutDocumentAnswer parses an HTTP response from a PutDocumentWithResponse call
-func ParsePutDocumentAnswer(rsp *http.Response) (*PutDocumentAnswer, error) {
+// ParsePutDocumentResponse parses an HTTP response from a PutDocumentWithResponse call
+func ParsePutDocumentResponse(rsp *http.Response) (*PutDocumentResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &PutDocumentAnswer{
+	response := &PutDocumentResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1935,15 +1935,15 @@ func ParsePutDocumentAnswer(rsp *http.Response) (*PutDocumentAnswer, error) {
 	return response, nil
 }
 
-// ParseSubmitFormAnswer parses an HTTP response from a SubmitFormWithResponse call
-func ParseSubmitFormAnswer(rsp *http.Response) (*SubmitFormAnswer, error) {
+// ParseSubmitFormResponse parses an HTTP response from a SubmitFormWithResponse call
+func ParseSubmitFormResponse(rsp *http.Response) (*SubmitFormResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &SubmitFormAnswer{
+	response := &SubmitFormResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1951,15 +1951,15 @@ func ParseSubmitFormAnswer(rsp *http.Response) (*SubmitFormAnswer, error) {
 	return response, nil
 }
 
-// ParsePostImageAnswer parses an HTTP response from a PostImageWithResponse call
-func ParsePostImageAnswer(rsp *http.Response) (*PostImageAnswer, error) {
+// ParsePostImageResponse parses an HTTP response from a PostImageWithResponse call
+func ParsePostImageResponse(rsp *http.Response) (*PostImageResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &PostImageAnswer{
+	response := &PostImageResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1967,15 +1967,15 @@ func ParsePostImageAnswer(rsp *http.Response) (*PostImageAnswer, error) {
 	return response, nil
 }
 
-// ParseAddNoteAnswer parses an HTTP response from a AddNoteWithResponse call
-func ParseAddNoteAnswer(rsp *http.Response) (*AddNoteAnswer, error) {
+// ParseAddNoteResponse parses an HTTP response from a AddNoteWithResponse call
+func ParseAddNoteResponse(rsp *http.Response) (*AddNoteResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &AddNoteAnswer{
+	response := &AddNoteResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1983,15 +1983,15 @@ func ParseAddNoteAnswer(rsp *http.Response) (*AddNoteAnswer, error) {
 	return response, nil
 }
 
-// ParsePostPartsAnswer parses an HTTP response from a PostPartsWithResponse call
-func ParsePostPartsAnswer(rsp *http.Response) (*PostPartsAnswer, error) {
+// ParsePostPartsResponse parses an HTTP response from a PostPartsWithResponse call
+func ParsePostPartsResponse(rsp *http.Response) (*PostPartsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &PostPartsAnswer{
+	response := &PostPartsResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -1999,15 +1999,15 @@ func ParsePostPartsAnswer(rsp *http.Response) (*PostPartsAnswer, error) {
 	return response, nil
 }
 
-// ParseCancelPaymentAnswer parses an HTTP response from a CancelPaymentWithResponse call
-func ParseCancelPaymentAnswer(rsp *http.Response) (*CancelPaymentAnswer, error) {
+// ParseCancelPaymentResponse parses an HTTP response from a CancelPaymentWithResponse call
+func ParseCancelPaymentResponse(rsp *http.Response) (*CancelPaymentResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &CancelPaymentAnswer{
+	response := &CancelPaymentResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -2015,15 +2015,15 @@ func ParseCancelPaymentAnswer(rsp *http.Response) (*CancelPaymentAnswer, error) 
 	return response, nil
 }
 
-// ParseGetPaymentAnswer parses an HTTP response from a GetPaymentWithResponse call
-func ParseGetPaymentAnswer(rsp *http.Response) (*GetPaymentAnswer, error) {
+// ParseGetPaymentResponse parses an HTTP response from a GetPaymentWithResponse call
+func ParseGetPaymentResponse(rsp *http.Response) (*GetPaymentResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &GetPaymentAnswer{
+	response := &GetPaymentResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -2041,15 +2041,15 @@ func ParseGetPaymentAnswer(rsp *http.Response) (*GetPaymentAnswer, error) {
 	return response, nil
 }
 
-// ParsePostRefundsAnswer parses an HTTP response from a PostRefundsWithResponse call
-func ParsePostRefundsAnswer(rsp *http.Response) (*PostRefundsAnswer, error) {
+// ParsePostRefundsResponse parses an HTTP response from a PostRefundsWithResponse call
+func ParsePostRefundsResponse(rsp *http.Response) (*PostRefundsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &PostRefundsAnswer{
+	response := &PostRefundsResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -2069,15 +2069,15 @@ func ParsePostRefundsAnswer(rsp *http.Response) (*PostRefundsAnswer, error) {
 	return response, nil
 }
 
-// ParseUploadAnswer parses an HTTP response from a UploadWithResponse call
-func ParseUploadAnswer(rsp *http.Response) (*UploadAnswer, error) {
+// ParseUploadResponse parses an HTTP response from a UploadWithResponse call
+func ParseUploadResponse(rsp *http.Response) (*UploadResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &UploadAnswer{
+	response := &UploadResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}

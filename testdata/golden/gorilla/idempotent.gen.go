@@ -113,45 +113,45 @@ func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replaye
 type IdempotentClient interface {
 	// CloseAccount sends POST /accounts/{account_id}/close, and again under the
 	// same key where that can help.
-	CloseAccount(ctx context.Context, req CloseAccountIdempotentRequest, reqEditors ...RequestEditorFn) (*CloseAccountAnswer, error)
+	CloseAccount(ctx context.Context, req CloseAccountIdempotentRequest, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error)
 
 	// CreatePayment sends POST /accounts/{account_id}/payments, and again under the
 	// same key where that can help.
-	CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentAnswer, error)
+	CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error)
 
 	// PutDocument sends PUT /documents/{name}, and again under the same key where
 	// that can help.
-	PutDocument(ctx context.Context, req PutDocumentIdempotentRequest, reqEditors ...RequestEditorFn) (*PutDocumentAnswer, error)
+	PutDocument(ctx context.Context, req PutDocumentIdempotentRequest, reqEditors ...RequestEditorFn) (*PutDocumentResponse, error)
 
 	// SubmitForm sends POST /forms, and again under the same key where that can
 	// help.
-	SubmitForm(ctx context.Context, req SubmitFormIdempotentRequest, reqEditors ...RequestEditorFn) (*SubmitFormAnswer, error)
+	SubmitForm(ctx context.Context, req SubmitFormIdempotentRequest, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error)
 
 	// PostImage sends POST /images, and again under the same key where that can
 	// help.
-	PostImage(ctx context.Context, req PostImageIdempotentRequest, reqEditors ...RequestEditorFn) (*PostImageAnswer, error)
+	PostImage(ctx context.Context, req PostImageIdempotentRequest, reqEditors ...RequestEditorFn) (*PostImageResponse, error)
 
 	// AddNote sends POST /notes, and again under the same key where that can help.
 	// Without a key it is sent once.
-	AddNote(ctx context.Context, req AddNoteIdempotentRequest, reqEditors ...RequestEditorFn) (*AddNoteAnswer, error)
+	AddNote(ctx context.Context, req AddNoteIdempotentRequest, reqEditors ...RequestEditorFn) (*AddNoteResponse, error)
 
 	// PostParts sends POST /parts, and again under the same key where that can
 	// help.
-	PostParts(ctx context.Context, req PostPartsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostPartsAnswer, error)
+	PostParts(ctx context.Context, req PostPartsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostPartsResponse, error)
 
 	// CancelPayment sends DELETE /payments/{payment_id}, and again under the same
 	// key where that can help.
-	CancelPayment(ctx context.Context, req CancelPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CancelPaymentAnswer, error)
+	CancelPayment(ctx context.Context, req CancelPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CancelPaymentResponse, error)
 
 	// GetPaymentWithResponse is the client's own: one attempt, and no key.
-	GetPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetPaymentAnswer, error)
+	GetPaymentWithResponse(ctx context.Context, paymentId openapi_types.UUID, reqEditors ...RequestEditorFn) (*GetPaymentResponse, error)
 
 	// PostRefunds sends POST /refunds, and again under the same key where that can
 	// help.
-	PostRefunds(ctx context.Context, req PostRefundsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostRefundsAnswer, error)
+	PostRefunds(ctx context.Context, req PostRefundsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error)
 
 	// Upload sends POST /uploads, and again under the same key where that can help.
-	Upload(ctx context.Context, req UploadIdempotentRequest, reqEditors ...RequestEditorFn) (*UploadAnswer, error)
+	Upload(ctx context.Context, req UploadIdempotentRequest, reqEditors ...RequestEditorFn) (*UploadResponse, error)
 }
 
 // NewIdempotentClient returns a client of the server at this address. The
@@ -1424,8 +1424,8 @@ func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) e
 	}
 }
 
-func (c *idempotentClient) CloseAccount(ctx context.Context, req CloseAccountIdempotentRequest, reqEditors ...RequestEditorFn) (*CloseAccountAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CloseAccountInput, CloseAccountAnswer]{
+func (c *idempotentClient) CloseAccount(ctx context.Context, req CloseAccountIdempotentRequest, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CloseAccountInput, CloseAccountResponse]{
 		Build: func(in CloseAccountInput) (*http.Request, error) {
 			if in.Body != nil {
 				return NewCloseAccountRequest(c.client.Server, in.AccountId, *in.Body)
@@ -1434,29 +1434,29 @@ func (c *idempotentClient) CloseAccount(ctx context.Context, req CloseAccountIde
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParseCloseAccountAnswer,
+		Parse: ParseCloseAccountResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r CloseAccountAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r CloseAccountResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CreatePaymentInput, CreatePaymentAnswer]{
+func (c *idempotentClient) CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CreatePaymentInput, CreatePaymentResponse]{
 		Build: func(in CreatePaymentInput) (*http.Request, error) {
 			return NewCreatePaymentRequest(c.client.Server, in.AccountId, &in.Params, in.Body)
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParseCreatePaymentAnswer,
+		Parse: ParseCreatePaymentResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r CreatePaymentAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r CreatePaymentResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) PutDocument(ctx context.Context, req PutDocumentIdempotentRequest, reqEditors ...RequestEditorFn) (*PutDocumentAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PutDocumentInput, PutDocumentAnswer]{
+func (c *idempotentClient) PutDocument(ctx context.Context, req PutDocumentIdempotentRequest, reqEditors ...RequestEditorFn) (*PutDocumentResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PutDocumentInput, PutDocumentResponse]{
 		Build: func(in PutDocumentInput) (*http.Request, error) {
 			if err := retry.OneBody(true, in.Body != nil); err != nil {
 				return nil, err
@@ -1465,29 +1465,29 @@ func (c *idempotentClient) PutDocument(ctx context.Context, req PutDocumentIdemp
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParsePutDocumentAnswer,
+		Parse: ParsePutDocumentResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r PutDocumentAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r PutDocumentResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) SubmitForm(ctx context.Context, req SubmitFormIdempotentRequest, reqEditors ...RequestEditorFn) (*SubmitFormAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[SubmitFormInput, SubmitFormAnswer]{
+func (c *idempotentClient) SubmitForm(ctx context.Context, req SubmitFormIdempotentRequest, reqEditors ...RequestEditorFn) (*SubmitFormResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[SubmitFormInput, SubmitFormResponse]{
 		Build: func(in SubmitFormInput) (*http.Request, error) {
 			return NewSubmitFormRequestWithFormdataBody(c.client.Server, in.Body)
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParseSubmitFormAnswer,
+		Parse: ParseSubmitFormResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r SubmitFormAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r SubmitFormResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) PostImage(ctx context.Context, req PostImageIdempotentRequest, reqEditors ...RequestEditorFn) (*PostImageAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostImageInput, PostImageAnswer]{
+func (c *idempotentClient) PostImage(ctx context.Context, req PostImageIdempotentRequest, reqEditors ...RequestEditorFn) (*PostImageResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostImageInput, PostImageResponse]{
 		Build: func(in PostImageInput) (*http.Request, error) {
 			if err := retry.OneBody(true, in.Body != nil); err != nil {
 				return nil, err
@@ -1496,29 +1496,29 @@ func (c *idempotentClient) PostImage(ctx context.Context, req PostImageIdempoten
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParsePostImageAnswer,
+		Parse: ParsePostImageResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r PostImageAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r PostImageResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) AddNote(ctx context.Context, req AddNoteIdempotentRequest, reqEditors ...RequestEditorFn) (*AddNoteAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[AddNoteInput, AddNoteAnswer]{
+func (c *idempotentClient) AddNote(ctx context.Context, req AddNoteIdempotentRequest, reqEditors ...RequestEditorFn) (*AddNoteResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[AddNoteInput, AddNoteResponse]{
 		Build: func(in AddNoteInput) (*http.Request, error) {
 			return NewAddNoteRequestWithTextBody(c.client.Server, in.Body)
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParseAddNoteAnswer,
+		Parse: ParseAddNoteResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r AddNoteAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r AddNoteResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) PostParts(ctx context.Context, req PostPartsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostPartsAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostPartsInput, PostPartsAnswer]{
+func (c *idempotentClient) PostParts(ctx context.Context, req PostPartsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostPartsResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostPartsInput, PostPartsResponse]{
 		Build: func(in PostPartsInput) (*http.Request, error) {
 			if err := retry.OneBody(true, in.Body != nil); err != nil {
 				return nil, err
@@ -1527,43 +1527,43 @@ func (c *idempotentClient) PostParts(ctx context.Context, req PostPartsIdempoten
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParsePostPartsAnswer,
+		Parse: ParsePostPartsResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r PostPartsAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r PostPartsResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) CancelPayment(ctx context.Context, req CancelPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CancelPaymentAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CancelPaymentInput, CancelPaymentAnswer]{
+func (c *idempotentClient) CancelPayment(ctx context.Context, req CancelPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CancelPaymentResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CancelPaymentInput, CancelPaymentResponse]{
 		Build: func(in CancelPaymentInput) (*http.Request, error) {
 			return NewCancelPaymentRequest(c.client.Server, in.PaymentId)
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParseCancelPaymentAnswer,
+		Parse: ParseCancelPaymentResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r CancelPaymentAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r CancelPaymentResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) PostRefunds(ctx context.Context, req PostRefundsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostRefundsAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostRefundsInput, PostRefundsAnswer]{
+func (c *idempotentClient) PostRefunds(ctx context.Context, req PostRefundsIdempotentRequest, reqEditors ...RequestEditorFn) (*PostRefundsResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[PostRefundsInput, PostRefundsResponse]{
 		Build: func(in PostRefundsInput) (*http.Request, error) {
 			return NewPostRefundsRequestWithApplicationVndRefundPlusJSONBody(c.client.Server, in.Body)
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParsePostRefundsAnswer,
+		Parse: ParsePostRefundsResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r PostRefundsAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r PostRefundsResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
-func (c *idempotentClient) Upload(ctx context.Context, req UploadIdempotentRequest, reqEditors ...RequestEditorFn) (*UploadAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[UploadInput, UploadAnswer]{
+func (c *idempotentClient) Upload(ctx context.Context, req UploadIdempotentRequest, reqEditors ...RequestEditorFn) (*UploadResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[UploadInput, UploadResponse]{
 		Build: func(in UploadInput) (*http.Request, error) {
 			if err := retry.OneBody(true, in.ApplicationJSONCharsetUTF8Body != nil, in.FormdataBody != nil, in.Body != nil); err != nil {
 				return nil, err
@@ -1581,9 +1581,9 @@ func (c *idempotentClient) Upload(ctx context.Context, req UploadIdempotentReque
 		},
 		Edit:  c.edit(reqEditors),
 		Doer:  c.client.Client,
-		Parse: ParseUploadAnswer,
+		Parse: ParseUploadResponse,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r UploadAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r UploadResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }

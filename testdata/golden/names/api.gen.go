@@ -70,8 +70,8 @@ type HttpRequestDoer interface {
 	Do(req *http.Request) (*http.Response, error)
 }
 
-// Client which conforms to the OpenAPI3 specification for this service.
-type Client struct {
+// Caller which conforms to the OpenAPI3 specification for this service.
+type Caller struct {
 	// The endpoint of the server conforming to this interface, with scheme,
 	// https://api.deepmap.com for example. This can contain a path relative
 	// to the server, such as https://api.deepmap.com/dev-test, and all the
@@ -88,12 +88,12 @@ type Client struct {
 }
 
 // ClientOption allows setting custom parameters during construction
-type ClientOption func(*Client) error
+type ClientOption func(*Caller) error
 
-// Creates a new Client, with reasonable defaults
-func NewClient(server string, opts ...ClientOption) (*Client, error) {
+// Creates a new Caller, with reasonable defaults
+func NewClient(server string, opts ...ClientOption) (*Caller, error) {
 	// create a client with sane default values
-	client := Client{
+	client := Caller{
 		Server: server,
 	}
 	// mutate client and add all optional params
@@ -116,7 +116,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 // WithHTTPClient allows overriding the default Doer, which is
 // automatically created using http.Client. This is useful for tests.
 func WithHTTPClient(doer HttpRequestDoer) ClientOption {
-	return func(c *Client) error {
+	return func(c *Caller) error {
 		c.Client = doer
 		return nil
 	}
@@ -125,7 +125,7 @@ func WithHTTPClient(doer HttpRequestDoer) ClientOption {
 // WithRequestEditorFn allows setting up a callback function, which will be
 // called right before sending the request. This can be used to mutate the request.
 func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
-	return func(c *Client) error {
+	return func(c *Caller) error {
 		c.RequestEditors = append(c.RequestEditors, fn)
 		return nil
 	}
@@ -192,7 +192,7 @@ type ClientInterface interface {
 // with any type of body and a specified content type.
 //
 // One name in every section of the components, one in path and query, and one of the key's.
-func (c *Client) BarWithBody(ctx context.Context, id string, params *BarParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) BarWithBody(ctx context.Context, id string, params *BarParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewBarRequestWithBody(c.Server, id, params, contentType, body)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (c *Client) BarWithBody(ctx context.Context, id string, params *BarParams, 
 // Takes a body of the `application/json` content type.
 //
 // One name in every section of the components, one in path and query, and one of the key's.
-func (c *Client) Bar(ctx context.Context, id string, params *BarParams, body BarJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) Bar(ctx context.Context, id string, params *BarParams, body BarJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewBarRequest(c.Server, id, params, body)
 	if err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (c *Client) Bar(ctx context.Context, id string, params *BarParams, body Bar
 // APIExport performs a POST /exports (the `APIExport` operationId) request.
 //
 // Unexported, both exports have one name.
-func (c *Client) APIExport(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) APIExport(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewAPIExportRequest(c.Server)
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (c *Client) APIExport(ctx context.Context, reqEditors ...RequestEditorFn) (
 }
 
 // ApiExport performs a PUT /exports (the `ApiExport` operationId) request.
-func (c *Client) ApiExport(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) ApiExport(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewApiExportRequest(c.Server)
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func (c *Client) ApiExport(ctx context.Context, reqEditors ...RequestEditorFn) (
 }
 
 // Keywords performs a POST /keywords/{type}/{func}/{range} (the `Keywords` operationId) request.
-func (c *Client) Keywords(ctx context.Context, pType string, pFunc string, pRange int, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) Keywords(ctx context.Context, pType string, pFunc string, pRange int, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewKeywordsRequest(c.Server, pType, pFunc, pRange)
 	if err != nil {
 		return nil, err
@@ -265,7 +265,7 @@ func (c *Client) Keywords(ctx context.Context, pType string, pFunc string, pRang
 // with any type of body and a specified content type.
 //
 // The record's operation is the name as it stands here.
-func (c *Client) OrderCreateV10WithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) OrderCreateV10WithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewOrderCreateV10RequestWithBody(c.Server, contentType, body)
 	if err != nil {
 		return nil, err
@@ -281,7 +281,7 @@ func (c *Client) OrderCreateV10WithBody(ctx context.Context, contentType string,
 // Takes a body of the `application/json` content type.
 //
 // The record's operation is the name as it stands here.
-func (c *Client) OrderCreateV10(ctx context.Context, body OrderCreateV10JSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) OrderCreateV10(ctx context.Context, body OrderCreateV10JSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewOrderCreateV10Request(c.Server, body)
 	if err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func (c *Client) OrderCreateV10(ctx context.Context, body OrderCreateV10JSONRequ
 // Own performs a POST /own/{s}/{tx}/{edge}/{idempotency}/{idemW}/{own_operation}/{answer} (the `Own` operationId) request.
 //
 // Names that generated code uses itself.
-func (c *Client) Own(ctx context.Context, s string, tx string, edge string, idempotency string, idemW string, ownOperation string, answer string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) Own(ctx context.Context, s string, tx string, edge string, idempotency string, idemW string, ownOperation string, answer string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewOwnRequest(c.Server, s, tx, edge, idempotency, idemW, ownOperation, answer)
 	if err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (c *Client) Own(ctx context.Context, s string, tx string, edge string, idem
 // Payment performs a POST /payments (the `Payment` operationId) request.
 //
 // Its NewPaymentIdempotencyKey would be the next one's key type.
-func (c *Client) Payment(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) Payment(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPaymentRequest(c.Server)
 	if err != nil {
 		return nil, err
@@ -324,7 +324,7 @@ func (c *Client) Payment(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 }
 
 // NewPayment performs a PUT /payments (the `NewPayment` operationId) request.
-func (c *Client) NewPayment(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) NewPayment(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewNewPaymentRequest(c.Server)
 	if err != nil {
 		return nil, err
@@ -339,7 +339,7 @@ func (c *Client) NewPayment(ctx context.Context, reqEditors ...RequestEditorFn) 
 // SendTransaction performs a POST /transactions/{tx} (the `SendTransaction` operationId) request.
 //
 // A schema called like the type parameter.
-func (c *Client) SendTransaction(ctx context.Context, tx Tx, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Caller) SendTransaction(ctx context.Context, tx Tx, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSendTransactionRequest(c.Server, tx)
 	if err != nil {
 		return nil, err
@@ -758,7 +758,7 @@ func NewSendTransactionRequest(server string, tx Tx) (*http.Request, error) {
 	return req, nil
 }
 
-func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
+func (c *Caller) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
 			return err
@@ -789,7 +789,7 @@ func NewClientWithResponses(server string, opts ...ClientOption) (*ClientWithRes
 
 // WithBaseURL overrides the baseURL.
 func WithBaseURL(baseURL string) ClientOption {
-	return func(c *Client) error {
+	return func(c *Caller) error {
 		newBaseURL, err := url.Parse(baseURL)
 		if err != nil {
 			return err

@@ -1188,7 +1188,7 @@ type idempotentAnswer2 struct{ *idempotency.Answer }
 // leaves all others to oapi-codegen's client.
 type idempotentClient struct {
 	*ClientWithResponses
-	client *Client
+	client *Caller
 	sender *retry.Sender
 }
 

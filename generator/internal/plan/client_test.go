@@ -1,0 +1,74 @@
+package plan_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+	"github.com/idemgen/idemgen/generator/internal/plan"
+	"github.com/idemgen/idemgen/generator/internal/spec"
+)
+
+// clientPackage is the golden client with some of its text replaced.
+func clientPackage(t *testing.T, oldNew ...string) *gosource.Package {
+	t.Helper()
+	const path = "../../../testdata/golden/client/api.gen.go"
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(src)
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(text, oldNew[i]) {
+			t.Fatalf("no %q in %s", oldNew[i], path)
+		}
+		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
+	}
+	pkg, findings := gosource.Load(t.TempDir(), map[string][]byte{"api.gen.go": []byte(text)})
+	if len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	return pkg
+}
+
+// An operation of a client is found by the path in its code; what cannot be
+// found, or called, is an error.
+func TestClientFindings(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		oldNew []string
+		op     spec.Operation
+		want   string
+	}{
+		"found without operationId": {nil, marked(1, "", "DELETE /payments/{id}"), ""},
+		"stale":                     {nil, marked(1, "cancelPayment", "DELETE /payments/{id}/all"), "serves DELETE /payments/%s, and the document says DELETE /payments/{id}/all; run oapi-codegen again"},
+		"unmatched":                 {nil, marked(1, "pay", "POST /pay"), "no generated method for pay (POST /pay)"},
+		"another parser":            {[]string{"ParseCancelPaymentResponse", "readCancelPayment"}, marked(1, "", "DELETE /payments/{id}"), "no generated method for DELETE /payments/{id}"},
+		"two methods of a name": {
+			[]string{"GetPaymentWithResponse", "CancelPayment"}, marked(1, "", "DELETE /payments/{id}"),
+			"the client has two methods called CancelPayment, a marked operation and one of its own; give the operation another operationId",
+		},
+		"taken name": {[]string{"type NewPayment struct", "type IdempotentClient struct"}, marked(1, "", "DELETE /payments/{id}"), "IdempotentClient is the name of something idemgen generates"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, findings := plan.New(&spec.Document{Operations: []spec.Operation{test.op}}, clientPackage(t, test.oldNew...))
+			switch {
+			case test.want == "" && (len(findings) > 0 || f == nil || f.HasServer || f.Client == nil):
+				t.Errorf("%+v %v", f, findings)
+			case test.want != "" && (len(findings) != 1 || !strings.Contains(findings[0].Message, test.want)):
+				t.Errorf("findings %v, want one with %q", findings, test.want)
+			}
+		})
+	}
+}
+
+// A name that package retry has in users' files is taken by another of theirs.
+func TestRetryIsRenamed(t *testing.T) {
+	t.Parallel()
+	f, findings := plan.New(&spec.Document{Operations: []spec.Operation{marked(1, "", "DELETE /payments/{id}")}}, clientPackage(t, "type Problem struct", "func retry() {}\n\ntype Problem struct"))
+	if len(findings) > 0 || f.RetryPackage != "retry2" {
+		t.Errorf("%+v %v", f, findings)
+	}
+}
