@@ -1,0 +1,37 @@
+// Package otelobserver reports what idempotent servers and clients do to
+// OpenTelemetry: metrics through a meter provider, and attributes and events
+// on the span of the context that a request or a call has, such as the one of
+// the otelhttp instrumentation. It starts no spans.
+//
+//	observer, err := otelobserver.Server(otel.GetMeterProvider())
+//	...
+//	handler := api.NewIdempotentHandler(service, store, scope,
+//		idempotency.WithObserver(observer))
+//
+// Keys and scopes never appear, and neither do the texts of errors. Every
+// attribute of a metric takes few values: operations are those of the document,
+// and codes and statuses that a foreign server makes up are counted together.
+//
+// Names follow OpenTelemetry's Semantic Conventions 1.23.0, the first in which
+// those of HTTP are stable: error.type, http.response.status_code and
+// http.request.resend_count mean what they mean there. Durations are in
+// seconds. docs/observability.md lists all names.
+package otelobserver
+
+import (
+	"errors"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// scope is the instrumentation scope of all metrics.
+const scope = "github.com/idemgen/idemgen/runtime/otelobserver"
+
+// meterOf returns the meter of a provider. A forgotten provider is an error:
+// the global one is used where the caller names it.
+func meterOf(provider metric.MeterProvider) (metric.Meter, error) {
+	if provider == nil {
+		return nil, errors.New("otelobserver: the meter provider is nil; give otel.GetMeterProvider() for the global one, or noop.NewMeterProvider() for span attributes alone")
+	}
+	return provider.Meter(scope), nil
+}
