@@ -1,0 +1,10 @@
+CREATE TABLE IF NOT EXISTS cards (
+	id   TEXT PRIMARY KEY,
+	held INTEGER NOT NULL CHECK (held >= 0)
+);
+CREATE TABLE IF NOT EXISTS charges (
+	id     INTEGER PRIMARY KEY AUTOINCREMENT,
+	card   TEXT NOT NULL REFERENCES cards (id),
+	amount INTEGER NOT NULL CHECK (amount > 0)
+);
+INSERT INTO cards (id, held) VALUES ('anna', 1000000), ('ben', 1000000), ('empty', 0) ON CONFLICT DO NOTHING;
