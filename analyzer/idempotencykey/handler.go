@@ -1,0 +1,220 @@
+package idempotencykey
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// handler is a function that runs at most once for a key: a method of a
+// generated IdempotentServer, or the function given to idempotency.Do.
+type handler struct {
+	cur  inspector.Cursor // of its declaration or literal
+	body *ast.BlockStmt
+	tx   *types.Var // what it writes through, or its lease
+}
+
+// handlers finds this package's handlers.
+func (c *checker) handlers() []handler {
+	var all []handler
+	declared := map[*types.Func]inspector.Cursor{}
+	found := map[ast.Node]bool{}
+	add := func(cur inspector.Cursor, body *ast.BlockStmt, sig *types.Signature) {
+		if sig.Params().Len() >= 2 && !found[cur.Node()] && body != nil {
+			found[cur.Node()] = true
+			all = append(all, handler{cur, body, sig.Params().At(1)})
+		}
+	}
+	for cur := range c.root.Preorder((*ast.FuncDecl)(nil)) {
+		n := cur.Node().(*ast.FuncDecl)
+		fn, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
+		if !ok {
+			continue
+		}
+		declared[fn] = cur
+		if isHandler(fn.Signature()) {
+			add(cur, n.Body, fn.Signature())
+		}
+	}
+	for cur := range c.root.Preorder((*ast.CallExpr)(nil)) {
+		call := cur.Node().(*ast.CallExpr)
+		if len(call.Args) == 0 || !runsHandler(c.callee(call)) {
+			continue
+		}
+		i := len(call.Args) - 1
+		switch fn := ast.Unparen(call.Args[i]).(type) {
+		case *ast.FuncLit:
+			if sig, ok := c.pass.TypesInfo.TypeOf(fn).(*types.Signature); ok {
+				add(cur.Child(call.Args[i]), fn.Body, sig)
+			}
+		case *ast.Ident, *ast.SelectorExpr:
+			id, ok := fn.(*ast.Ident)
+			if !ok {
+				id = fn.(*ast.SelectorExpr).Sel
+			}
+			object, _ := c.pass.TypesInfo.Uses[id].(*types.Func)
+			if decl, ok := declared[object]; ok {
+				add(decl, decl.Node().(*ast.FuncDecl).Body, object.Signature())
+			}
+		}
+	}
+	return all
+}
+
+// isHandler tells whether a function of that signature is a handler: it takes
+// a context, a transaction or lease, and a request.
+func isHandler(sig *types.Signature) bool {
+	p := sig.Params()
+	return p.Len() == 3 && isContext(p.At(0).Type()) && isTx(p.At(1).Type()) && isRequest(p.At(2).Type())
+}
+
+// isTx tells whether t is what a store gives to handlers: the transaction of a
+// database, a type of the runtime, nothing, or a type parameter.
+func isTx(t types.Type) bool {
+	if _, ok := types.Unalias(t).(*types.TypeParam); ok {
+		return true
+	}
+	if s, ok := t.Underlying().(*types.Struct); ok && s.NumFields() == 0 {
+		return true
+	}
+	if p, ok := types.Unalias(t).(*types.Pointer); ok {
+		if n := named(p.Elem()); n != nil && n.Obj().Pkg() != nil && strings.HasPrefix(n.Obj().Pkg().Path()+"/", runtimeModule+"/") {
+			return true
+		}
+	}
+	return hasMethod(t, "Commit") && hasMethod(t, "Rollback")
+}
+
+func hasMethod(t types.Type, name string) bool { return methodOf(t, name) != nil }
+
+// methodOf returns the exported method of that name that a value of type t has,
+// or nil.
+func methodOf(t types.Type, name string) *types.Func {
+	object, _, _ := types.LookupFieldOrMethod(t, true, nil, name)
+	fn, _ := object.(*types.Func)
+	return fn
+}
+
+// runsHandler tells whether fn runs its last argument as a handler.
+func runsHandler(fn *types.Func) bool {
+	if fn == nil {
+		return false
+	}
+	p := fn.Signature().Params()
+	switch fn.Name() {
+	case "Do":
+		return path(fn) == runtimePath
+	case "Execute":
+		return p.Len() == 3 && isNamed(p.At(1).Type(), runtimePath, "Request")
+	}
+	return false
+}
+
+// handlerAround returns the handler that cur stands in.
+func handlerAround(cur inspector.Cursor, handlers []handler) (handler, bool) {
+	for around := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
+		if i := slices.IndexFunc(handlers, func(h handler) bool { return h.cur == around }); i >= 0 {
+			return handlers[i], true
+		}
+	}
+	return handler{}, false
+}
+
+// checkKeyInHandler reports a new key of a handler that goes to a call. A key
+// that is written through the transaction is another matter: it stays exactly
+// if the handler's effects do.
+func (c *checker) checkKeyInHandler(cur inspector.Cursor, f flow, handlers []handler) {
+	h, ok := handlerAround(cur, handlers)
+	if !ok {
+		return
+	}
+	call := cur.Node().(*ast.CallExpr)
+	found := false
+	ast.Inspect(h.body, func(n ast.Node) bool {
+		sink, ok := n.(*ast.CallExpr)
+		if ok && !found && sink != call && !carriesKey(c.pass.TypesInfo.TypeOf(sink)) && c.receivesKey(sink) {
+			found = c.passesKey(sink) && c.dependsOn(sink, call, f, h.body) && !c.mentions(sink, h, f)
+		}
+		return !found
+	})
+	if found {
+		c.report(keyInHandler, call, nil, "this handler makes a new key for a call: when it runs again, it calls under another key; take idempotency.Derive, which gives the same one")
+	}
+}
+
+// passesKey tells whether a call has a parameter for keys or requests alone.
+func (c *checker) passesKey(call *ast.CallExpr) bool {
+	fn := c.callee(call)
+	if fn == nil {
+		return false
+	}
+	for i := range call.Args {
+		if p := parameter(fn.Signature(), i); p != nil && takesKey(p.Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// mentions tells whether a call is given the transaction of its handler, or
+// something made from it.
+func (c *checker) mentions(call *ast.CallExpr, h handler, f flow) bool {
+	seen := map[*types.Var]bool{}
+	var mentions func(n ast.Node) bool
+	mentions = func(n ast.Node) bool {
+		found := false
+		ast.Inspect(n, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			if !ok || found {
+				return !found
+			}
+			v, ok := c.pass.TypesInfo.ObjectOf(id).(*types.Var)
+			if !ok || seen[v] {
+				return true
+			}
+			seen[v] = true
+			found = v == h.tx
+			if isError(v.Type()) || isContext(v.Type()) || carriesKey(v.Type()) {
+				return true
+			}
+			for _, a := range f[v] {
+				found = found || a.value != nil && mentions(a.value)
+			}
+			return !found
+		})
+		return found
+	}
+	return mentions(call)
+}
+
+// checkHandlers looks for effects of handlers outside their transactions.
+func (c *checker) checkHandlers(handlers []handler) {
+	for _, h := range handlers {
+		f := c.flowAround(h.cur)
+		for cur := range h.cur.Preorder((*ast.CallExpr)(nil)) {
+			call := cur.Node().(*ast.CallExpr)
+			if inner, ok := handlerAround(cur, handlers); !ok || inner.cur != h.cur {
+				continue
+			}
+			c.checkWrite(call, h, f)
+			if c.sendsHTTP(call) {
+				c.report(rawHTTP, call, nil, "this handler sends a request that nothing makes safe to repeat: call a generated client with a key from idempotency.Derive, or enqueue the call through the transaction")
+			}
+		}
+	}
+}
+
+// sendsHTTP tells whether a call sends a request that may have effects.
+func (c *checker) sendsHTTP(call *ast.CallExpr) bool {
+	fn := c.callee(call)
+	if path(fn) != "net/http" {
+		return false
+	}
+	if recv := fn.Signature().Recv(); recv != nil && !isNamed(recv.Type(), "net/http", "Client") {
+		return false
+	}
+	return fn.Name() == "Post" || fn.Name() == "PostForm" || fn.Name() == "Do"
+}

@@ -1,0 +1,388 @@
+package idempotencykey
+
+import (
+	"go/ast"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/edge"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// freshFact says that every key and every request that a function returns is
+// under a new random key, errors aside.
+type freshFact struct{}
+
+func (*freshFact) AFact() {}
+
+func (*freshFact) String() string { return "fresh" }
+
+// exportFreshFacts finds this package's functions that return new keys.
+func (c *checker) exportFreshFacts() {
+	type candidate struct {
+		decl   inspector.Cursor
+		object *types.Func
+	}
+	var candidates []candidate
+	for decl := range c.root.Preorder((*ast.FuncDecl)(nil)) {
+		n := decl.Node().(*ast.FuncDecl)
+		object, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
+		if !ok || n.Body == nil || path(object) == runtimePath {
+			continue
+		}
+		for result := range object.Signature().Results().Variables() {
+			if carriesKey(result.Type()) {
+				candidates = append(candidates, candidate{decl, object})
+				break
+			}
+		}
+	}
+	// A function that returns what another one returns is fresh as well.
+	for changed := true; changed; {
+		changed = false
+		for _, k := range candidates {
+			if !c.pass.ImportObjectFact(k.object, new(freshFact)) && c.returnsFresh(k.decl) {
+				c.pass.ExportObjectFact(k.object, new(freshFact))
+				changed = true
+			}
+		}
+	}
+}
+
+// returnsFresh tells whether a function returns new keys and zero ones alone,
+// and at least one new key.
+func (c *checker) returnsFresh(decl inspector.Cursor) bool {
+	f, fresh, other := c.flowOf(decl), false, false
+	decl.Inspect([]ast.Node{(*ast.FuncLit)(nil), (*ast.ReturnStmt)(nil)}, func(cur inspector.Cursor) bool {
+		n, ok := cur.Node().(*ast.ReturnStmt)
+		if !ok {
+			return false // a literal's returns are its own
+		}
+		for _, e := range n.Results {
+			switch t := c.pass.TypesInfo.TypeOf(e); {
+			case len(n.Results) == 1 && c.isFresh(e, f):
+				fresh = true
+			case !carriesKey(t) || c.isZero(e):
+			case c.isFresh(e, f):
+				fresh = true
+			default:
+				other = true
+			}
+		}
+		other = other || len(n.Results) == 0
+		return true
+	})
+	return fresh && !other
+}
+
+// isFresh tells whether e is a new random key, or a request under one.
+func (c *checker) isFresh(e ast.Expr, f flow) bool {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		v := c.variable(e)
+		return v != nil && len(f[v]) > 0 && !slices.ContainsFunc(f[v], func(a assignment) bool {
+			return a.value == nil || c.variable(a.value) == v || !c.isFresh(a.value, f)
+		})
+	case *ast.CallExpr:
+		if c.makesFresh(e, f) {
+			return true
+		}
+		return carriesKey(c.pass.TypesInfo.TypeOf(e)) &&
+			slices.ContainsFunc(e.Args, func(arg ast.Expr) bool {
+				return isKey(c.pass.TypesInfo.TypeOf(arg)) && c.isFresh(arg, f)
+			})
+	}
+	return false
+}
+
+// makesFresh tells whether a call itself makes a new random key.
+func (c *checker) makesFresh(call *ast.CallExpr, f flow) bool {
+	fn := c.callee(call)
+	if fn == nil {
+		return false
+	}
+	if path(fn) == runtimePath && fn.Name() == "NewKey" || c.pass.ImportObjectFact(fn, new(freshFact)) {
+		return true
+	}
+	return isParser(fn) && c.isMadeOf(call.Args[0], f, func(e ast.Expr) verdict {
+		if made, ok := e.(*ast.CallExpr); ok && isRandom(c.callee(made)) {
+			return yes
+		}
+		return unknown
+	})
+}
+
+// isParser tells whether fn makes a key from one text: ParseKey, MustParseKey,
+// and generated parsers.
+func isParser(fn *types.Func) bool {
+	sig := fn.Signature()
+	if sig.Params().Len() != 1 || sig.Results().Len() == 0 || !isKey(sig.Results().At(0).Type()) {
+		return false
+	}
+	basic, ok := sig.Params().At(0).Type().Underlying().(*types.Basic)
+	return ok && basic.Kind() == types.String
+}
+
+// randomPackages make values that are new at each call.
+var randomPackages = map[string]bool{
+	"crypto/rand": true, "math/rand": true,
+	"github.com/gofrs/uuid": true, "github.com/google/uuid": true, "github.com/hashicorp/go-uuid": true,
+	"github.com/oklog/ulid": true, "github.com/rs/xid": true, "github.com/segmentio/ksuid": true,
+	"github.com/satori/go.uuid": true, "github.com/jaevor/go-nanoid": true, "github.com/matoous/go-nanoid": true,
+}
+
+// isRandom tells whether fn returns a new random value. UUIDs of versions 3
+// and 5 are made from their arguments, and Parse and Must from theirs.
+func isRandom(fn *types.Func) bool {
+	if fn == nil || !randomPackages[withoutVersion(path(fn))] || fn.Signature().Recv() != nil {
+		return false
+	}
+	for _, prefix := range []string{"New", "Make", "Must", "Generate", "Text", "Int", "Uint", "Perm", "N"} {
+		if strings.HasPrefix(fn.Name(), prefix) {
+			return !slices.Contains([]string{"NewSHA1", "NewMD5", "NewHash", "NewV3", "NewV5", "Must", "MustParse", "MustParseStrict"}, fn.Name())
+		}
+	}
+	return false
+}
+
+// checkMakers looks at every place where a key is made: what it is made of,
+// and how often that happens.
+func (c *checker) checkMakers(handlers []handler) {
+	for cur := range c.root.Preorder((*ast.CallExpr)(nil)) {
+		call := cur.Node().(*ast.CallExpr)
+		fn := c.callee(call)
+		if fn == nil || path(c.declaring(cur)) == runtimePath {
+			continue
+		}
+		f := c.flowAround(cur)
+		fresh := c.makesFresh(call, f)
+		if !fresh && isParser(fn) {
+			c.checkClock(call, f)
+			c.checkAttemptNumber(cur, f)
+		}
+		if fresh && !c.checkRepetition(cur, f) {
+			c.checkKeyInHandler(cur, f, handlers)
+		}
+	}
+}
+
+// declaring returns the function that cur stands in, or nil.
+func (c *checker) declaring(cur inspector.Cursor) *types.Func {
+	decl, ok := functionOf(cur)
+	if !ok {
+		return nil
+	}
+	fn, _ := c.pass.TypesInfo.Defs[decl.Node().(*ast.FuncDecl).Name].(*types.Func)
+	return fn
+}
+
+// checkRepetition reports a new key that is made again for each attempt. A
+// loop that is no retry loop gives its turns keys of their own.
+func (c *checker) checkRepetition(cur inspector.Cursor, f flow) bool {
+	call := cur.Node().(*ast.CallExpr)
+	for around := range cur.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil)) {
+		lit, isFunction := around.Node().(*ast.FuncLit)
+		switch {
+		case !isFunction:
+			if !c.retriesWith(around, call, f) {
+				return false
+			}
+			c.report(keyPerAttempt, call, c.hoist(cur, around), "each attempt of this retry loop gets a new key, so a retry is another operation: make the key before the loop")
+			return true
+		case c.isRepeated(around) && c.usedAlike(lit, call, f):
+			c.report(keyPerAttempt, call, c.hoist(cur, around), "this function is repeated, and each attempt gets a new key, so a retry is another operation: make the key outside the function")
+			return true
+		}
+	}
+	return false
+}
+
+// retriesWith tells whether a loop repeats a call that is made with target.
+func (c *checker) retriesWith(loop inspector.Cursor, target ast.Node, f flow) bool {
+	return slices.ContainsFunc(c.repeated(loop, f), func(call *ast.CallExpr) bool {
+		return c.dependsOn(call, target, f, loop.Node())
+	})
+}
+
+// isRepeated tells whether a function literal is given to a function that
+// repeats it.
+func (c *checker) isRepeated(lit inspector.Cursor) bool {
+	parent := lit.Parent()
+	call, ok := parent.Node().(*ast.CallExpr)
+	if ok && c.isConversion(call) {
+		parent = parent.Parent()
+		call, ok = parent.Node().(*ast.CallExpr)
+	}
+	return ok && slices.ContainsFunc(c.repeatedArguments(call), func(i int) bool {
+		return i < len(call.Args) && within(lit.Node().Pos(), call.Args[i])
+	})
+}
+
+// usedAlike tells whether a repeated function calls something with the key at
+// target, and else with the same input in each attempt.
+func (c *checker) usedAlike(lit *ast.FuncLit, target ast.Node, f flow) bool {
+	a := attempt{node: lit, body: lit.Body, counters: map[*types.Var]bool{}}
+	for _, field := range lit.Type.Params.List {
+		for _, name := range field.Names {
+			if v, ok := c.pass.TypesInfo.Defs[name].(*types.Var); ok {
+				a.counters[v] = true
+			}
+		}
+	}
+	found := false
+	ast.Inspect(lit.Body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if ok && call != target && !carriesKey(c.pass.TypesInfo.TypeOf(call)) && c.receivesKey(call) {
+			found = found || c.dependsOn(call, target, f, lit) && !c.varies(call, a, f)
+		}
+		return !found
+	})
+	return found
+}
+
+// receivesKey tells whether a call hands a key or a request on to something
+// that is no part of it.
+func (c *checker) receivesKey(call *ast.CallExpr) bool {
+	if receiver := c.receiver(call); receiver != nil && carriesKey(c.pass.TypesInfo.TypeOf(receiver)) {
+		return false
+	}
+	return slices.ContainsFunc(call.Args, func(e ast.Expr) bool {
+		return carriesKey(c.pass.TypesInfo.TypeOf(e))
+	})
+}
+
+// hoist suggests to make a key before the loop or call around it, where that
+// takes no more than moving it: the call needs nothing, and its name is free.
+func (c *checker) hoist(cur, around inspector.Cursor) []analysis.SuggestedFix {
+	call := cur.Node().(*ast.CallExpr)
+	fun := ast.Unparen(call.Fun)
+	if c.receiver(call) != nil || len(call.Args) > 0 || !isKey(c.pass.TypesInfo.TypeOf(call)) {
+		return nil
+	}
+	if v := c.variable(fun); v != nil { // a function value may change with the attempt
+		return nil
+	}
+	statement, ok := statementAround(around)
+	if !ok {
+		return nil
+	}
+	indent := c.indentOf(statement.Node())
+	made := text(call)
+
+	// key := New() moves as it is; a call inside an expression gets a name.
+	if define, ok := cur.Parent().Node().(*ast.AssignStmt); ok && len(define.Lhs) == 1 {
+		name, isName := define.Lhs[0].(*ast.Ident)
+		if !isName || define.Tok.String() != ":=" || cur.Parent().Parent().Node() != bodyOf(around.Node()) ||
+			!c.isFree(name.Name, statement) || c.setAgain(name, around) {
+			return nil
+		}
+		return []analysis.SuggestedFix{{
+			Message: "Make the key before the attempts",
+			TextEdits: []analysis.TextEdit{
+				{Pos: statement.Node().Pos(), End: statement.Node().Pos(), NewText: []byte(name.Name + " := " + made + "\n" + indent)},
+				c.removeLine(define),
+			},
+		}}
+	}
+	const name = "key"
+	if !c.isFree(name, statement) || c.uses(name, around) {
+		return nil
+	}
+	return []analysis.SuggestedFix{{
+		Message: "Make the key before the attempts",
+		TextEdits: []analysis.TextEdit{
+			{Pos: statement.Node().Pos(), End: statement.Node().Pos(), NewText: []byte(name + " := " + made + "\n" + indent)},
+			{Pos: call.Pos(), End: call.End(), NewText: []byte(name)},
+		},
+	}}
+}
+
+// bodyOf returns what runs once for each attempt.
+func bodyOf(n ast.Node) ast.Node {
+	switch n := n.(type) {
+	case *ast.ForStmt:
+		return n.Body
+	case *ast.RangeStmt:
+		return n.Body
+	case *ast.FuncLit:
+		return n.Body
+	}
+	return nil
+}
+
+// statementAround returns the statement of a block that cur is a part of.
+func statementAround(cur inspector.Cursor) (inspector.Cursor, bool) {
+	for {
+		parent := cur.Parent()
+		switch parent.Node().(type) {
+		case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+			_, ok := cur.Node().(ast.Stmt)
+			return cur, ok
+		case *ast.FuncDecl, *ast.File, nil:
+			return cur, false
+		}
+		cur = parent
+	}
+}
+
+// isFree tells whether a variable can get that name before a statement,
+// without hiding another one.
+func (c *checker) isFree(name string, statement inspector.Cursor) bool {
+	scope := c.pass.Pkg.Scope().Innermost(statement.Node().Pos())
+	if scope == nil {
+		return false
+	}
+	if scope.Lookup(name) != nil { // declared in the same block, perhaps below
+		return false
+	}
+	_, object := scope.LookupParent(name, statement.Node().Pos())
+	return object == nil
+}
+
+// uses tells whether something in around has that name already.
+func (c *checker) uses(name string, around inspector.Cursor) bool {
+	for id := range around.Preorder((*ast.Ident)(nil)) {
+		if id.Node().(*ast.Ident).Name == name && id.ParentEdgeKind() != edge.SelectorExpr_Sel {
+			return true
+		}
+	}
+	return false
+}
+
+// setAgain tells whether the variable that name defines gets another value.
+func (c *checker) setAgain(name *ast.Ident, around inspector.Cursor) bool {
+	v := c.variable(name)
+	return v == nil || len(c.flowAround(around)[v]) != 1
+}
+
+// indentOf returns the white space before the first statement of a line.
+func (c *checker) indentOf(n ast.Node) string {
+	file := c.pass.Fset.File(n.Pos())
+	content, err := c.pass.ReadFile(file.Name())
+	if err != nil {
+		return ""
+	}
+	start := file.Offset(file.LineStart(file.Line(n.Pos())))
+	line := string(content[start:file.Offset(n.Pos())])
+	return line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+}
+
+// removeLine removes a statement, and its line if nothing else stands there.
+func (c *checker) removeLine(n ast.Node) analysis.TextEdit {
+	file := c.pass.Fset.File(n.Pos())
+	line := file.Line(n.Pos())
+	edit := analysis.TextEdit{Pos: n.Pos(), End: n.End()}
+	content, err := c.pass.ReadFile(file.Name())
+	if err != nil || file.Line(n.End()) != line || line == file.LineCount() {
+		return edit
+	}
+	start, next := file.LineStart(line), file.LineStart(line+1)
+	before := string(content[file.Offset(start):file.Offset(n.Pos())])
+	after := string(content[file.Offset(n.End()):file.Offset(next)])
+	if strings.TrimSpace(before)+strings.TrimSpace(after) == "" {
+		edit.Pos, edit.End = start, next
+	}
+	return edit
+}

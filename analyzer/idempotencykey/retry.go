@@ -1,0 +1,574 @@
+package idempotencykey
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+// A retry loop counts or goes on without end, is left when a call has returned
+// no error, and repeats that call with the same input. Each of the three is
+// needed: a batch takes other input, a worker goes on after success, and a
+// search for a free name varies the name.
+
+// attempt is a part of the program that runs once for each attempt: the body
+// of a loop, or a function literal.
+type attempt struct {
+	node ast.Node
+	body *ast.BlockStmt
+	// counters are its variables that differ in each attempt.
+	counters map[*types.Var]bool
+	label    string
+}
+
+// loopAttempt returns the attempt that a loop makes in each turn if the loop
+// counts, waits or is endless: it takes its turns from no collection, channel
+// or iterator.
+func (c *checker) loopAttempt(cur inspector.Cursor) (attempt, bool) {
+	a := attempt{node: cur.Node(), counters: map[*types.Var]bool{}}
+	count := func(e ast.Expr) {
+		if v := c.variable(e); v != nil {
+			a.counters[v] = true
+		}
+	}
+	switch n := cur.Node().(type) {
+	case *ast.ForStmt:
+		if n.Cond != nil && c.takesInput(n.Cond) {
+			return a, false
+		}
+		a.body = n.Body
+		if init, ok := n.Init.(*ast.AssignStmt); ok && n.Post != nil {
+			for _, e := range init.Lhs {
+				count(e)
+			}
+		}
+		switch post := n.Post.(type) {
+		case *ast.IncDecStmt:
+			count(post.X)
+		case *ast.AssignStmt:
+			for _, e := range post.Lhs {
+				count(e)
+			}
+		}
+	case *ast.RangeStmt:
+		if !countsOrWaits(c.pass.TypesInfo.TypeOf(n.X)) {
+			return a, false
+		}
+		a.body = n.Body
+		if n.Key != nil {
+			count(n.Key)
+		}
+		if n.Value != nil {
+			count(n.Value)
+		}
+	}
+	if labeled, ok := cur.Parent().Node().(*ast.LabeledStmt); ok {
+		a.label = labeled.Label.Name
+	}
+	return a, true
+}
+
+// countsOrWaits tells whether a range over t is a number of turns, or a list
+// of pauses between attempts.
+func countsOrWaits(t types.Type) bool {
+	switch u := t.Underlying().(type) {
+	case *types.Basic:
+		return u.Info()&types.IsInteger != 0
+	case *types.Slice:
+		return isNamed(u.Elem(), "time", "Duration")
+	case *types.Array:
+		return isNamed(u.Elem(), "time", "Duration")
+	}
+	return false
+}
+
+// repeated returns the calls that the loop repeats until they succeed, or
+// nothing if the loop is no retry loop.
+func (c *checker) repeated(cur inspector.Cursor, f flow) []*ast.CallExpr {
+	a, ok := c.loopAttempt(cur)
+	if !ok {
+		return nil
+	}
+	var calls []*ast.CallExpr
+	ast.Inspect(a.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ForStmt, *ast.RangeStmt, *ast.FuncLit:
+			return false
+		case *ast.AssignStmt:
+			if len(n.Rhs) != 1 {
+				return true
+			}
+			call, ok := ast.Unparen(n.Rhs[0]).(*ast.CallExpr)
+			v := c.variable(n.Lhs[len(n.Lhs)-1])
+			if ok && v != nil && isError(v.Type()) && c.leftOnSuccess(a, v) && !c.varies(call, a, f) {
+				calls = append(calls, call)
+			}
+		}
+		return true
+	})
+	return calls
+}
+
+// leftOnSuccess tells whether the loop ends because err is nil.
+func (c *checker) leftOnSuccess(a attempt, err *types.Var) bool {
+	if loop, ok := a.node.(*ast.ForStmt); ok && loop.Cond != nil && c.failed(loop.Cond, err) {
+		return true
+	}
+	return c.leaves(a, a.body.List, err)
+}
+
+func (c *checker) leaves(a attempt, stmts []ast.Stmt, err *types.Var) bool {
+	for i, s := range stmts {
+		switch s := s.(type) {
+		case *ast.IfStmt:
+			switch {
+			case c.succeeded(s.Cond, err):
+				if a.exits(s.Body) {
+					return true
+				}
+			case c.failed(s.Cond, err):
+				if s.Else != nil && a.exits(s.Else) ||
+					endsWith(s.Body.List, token.CONTINUE) && leavesAtEnd(stmts[i+1:]) {
+					return true
+				}
+			}
+		case *ast.SwitchStmt:
+			if s.Tag != nil {
+				continue
+			}
+			for _, clause := range s.Body.List {
+				clause := clause.(*ast.CaseClause)
+				success := func(e ast.Expr) bool { return c.succeeded(e, err) }
+				if slices.ContainsFunc(clause.List, success) && a.exits(clause, s) {
+					return true
+				}
+			}
+		case *ast.BlockStmt:
+			if c.leaves(a, s.List, err) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// succeeded tells whether a true cond says that err is nil, or of a kind that
+// is not tried again.
+func (c *checker) succeeded(cond ast.Expr, err *types.Var) bool {
+	switch e := ast.Unparen(cond).(type) {
+	case *ast.BinaryExpr:
+		switch e.Op {
+		case token.EQL:
+			return c.comparesNil(e, err)
+		case token.LAND, token.LOR:
+			return c.succeeded(e.X, err) || c.succeeded(e.Y, err)
+		}
+	case *ast.UnaryExpr:
+		call, ok := ast.Unparen(e.X).(*ast.CallExpr)
+		return ok && e.Op == token.NOT && c.judges(call, err)
+	}
+	return false
+}
+
+// failed tells whether a true cond says that err is an error.
+func (c *checker) failed(cond ast.Expr, err *types.Var) bool {
+	switch e := ast.Unparen(cond).(type) {
+	case *ast.BinaryExpr:
+		switch e.Op {
+		case token.NEQ:
+			return c.comparesNil(e, err)
+		case token.LAND, token.LOR:
+			return c.failed(e.X, err) || c.failed(e.Y, err)
+		}
+	case *ast.CallExpr:
+		return c.judges(e, err)
+	}
+	return false
+}
+
+func (c *checker) comparesNil(e *ast.BinaryExpr, err *types.Var) bool {
+	x, y := e.X, e.Y
+	return c.variable(x) == err && c.pass.TypesInfo.Types[y].IsNil() ||
+		c.variable(y) == err && c.pass.TypesInfo.Types[x].IsNil()
+}
+
+// judges tells whether call decides on err.
+func (c *checker) judges(call *ast.CallExpr, err *types.Var) bool {
+	return slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return c.variable(e) == err })
+}
+
+// exits tells whether a statement in node, which stands in around, leaves the
+// loop.
+func (a attempt) exits(node ast.Node, around ...ast.Node) bool {
+	found := false
+	ast.PreorderStack(node, around, func(n ast.Node, stack []ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.ReturnStmt:
+			found = true
+		case *ast.BranchStmt:
+			switch {
+			case n.Tok == token.GOTO,
+				n.Tok == token.BREAK && n.Label != nil && n.Label.Name == a.label,
+				n.Tok == token.BREAK && n.Label == nil && !slices.ContainsFunc(stack, takesBreak):
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// takesBreak tells whether a break in n leaves n.
+func takesBreak(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
+		return true
+	}
+	return false
+}
+
+// endsWith tells whether a list of statements ends with that branch.
+func endsWith(stmts []ast.Stmt, tok token.Token) bool {
+	if len(stmts) == 0 {
+		return false
+	}
+	branch, ok := stmts[len(stmts)-1].(*ast.BranchStmt)
+	return ok && branch.Tok == tok
+}
+
+// leavesAtEnd tells whether a list of statements of a loop's body leaves the
+// loop at its end.
+func leavesAtEnd(stmts []ast.Stmt) bool {
+	if endsWith(stmts, token.BREAK) {
+		return true
+	}
+	if len(stmts) == 0 {
+		return false
+	}
+	_, returns := stmts[len(stmts)-1].(*ast.ReturnStmt)
+	return returns
+}
+
+// inputNames are the names of methods that return something else at each call.
+var inputNames = map[string]bool{
+	"Accept": true, "Advance": true, "Dequeue": true, "Fetch": true, "FetchMessage": true, "HasMorePages": true,
+	"HasNext": true, "More": true, "Next": true, "NextPage": true, "NextResultSet": true, "Poll": true, "Pop": true,
+	"Read": true, "ReadMessage": true, "ReadString": true, "Receive": true, "Recv": true, "RecvMsg": true, "Scan": true, "Take": true,
+}
+
+// takesInput tells whether e asks an iterator, a queue or a channel for more.
+func (c *checker) takesInput(e ast.Expr) bool {
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			found = found || c.isInput(n)
+		case *ast.UnaryExpr:
+			found = found || n.Op == token.ARROW
+		}
+		return !found
+	})
+	return found
+}
+
+func (c *checker) isInput(call *ast.CallExpr) bool {
+	s, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	return ok && inputNames[s.Sel.Name] && !strings.Contains(path(c.callee(call)), "retry") && !strings.Contains(path(c.callee(call)), "backoff")
+}
+
+// varies tells whether a call of an attempt gets input that the attempt has
+// made or taken, its key and its context aside: then the next attempt does
+// something else.
+func (c *checker) varies(call *ast.CallExpr, a attempt, f flow) bool {
+	v := variation{c, call, a, f, map[*types.Var]bool{}}
+	return c.isInput(call) || v.inCall(call)
+}
+
+type variation struct {
+	*checker
+
+	call    *ast.CallExpr
+	attempt attempt
+	flow    flow
+	seen    map[*types.Var]bool
+}
+
+// in tells whether the value of e differs in each attempt.
+func (v variation) in(e ast.Expr) bool {
+	if t := v.pass.TypesInfo.TypeOf(e); t != nil && (isKey(t) || isContext(t)) {
+		return false
+	}
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		return v.inVariable(v.variable(e))
+	case *ast.SelectorExpr:
+		return v.in(e.X)
+	case *ast.StarExpr:
+		return v.in(e.X)
+	case *ast.TypeAssertExpr:
+		return v.in(e.X)
+	case *ast.IndexExpr:
+		return v.in(e.X) || v.in(e.Index)
+	case *ast.SliceExpr:
+		return v.in(e.X)
+	case *ast.KeyValueExpr:
+		return v.in(e.Value)
+	case *ast.BinaryExpr:
+		return v.in(e.X) || v.in(e.Y)
+	case *ast.UnaryExpr:
+		return e.Op == token.ARROW || v.in(e.X)
+	case *ast.CompositeLit:
+		return slices.ContainsFunc(e.Elts, v.in)
+	case *ast.CallExpr:
+		return v.madeBy(e)
+	case *ast.FuncLit:
+		return v.inFunction(e)
+	}
+	return false
+}
+
+// inFunction looks at what a function literal uses of the attempt around it.
+func (v variation) inFunction(lit *ast.FuncLit) bool {
+	found := false
+	ast.Inspect(lit.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.UnaryExpr:
+			found = found || n.Op == token.ARROW
+		case *ast.CallExpr:
+			found = found || v.isInput(n)
+		case *ast.Ident:
+			found = found || v.in(n)
+		}
+		return !found
+	})
+	return found
+}
+
+func (v variation) inVariable(obj *types.Var) bool {
+	switch {
+	case obj == nil || v.seen[obj]:
+		return false
+	case v.attempt.counters[obj]:
+		return true
+	}
+	v.seen[obj] = true
+	for _, a := range v.flow[obj] {
+		if !within(a.pos, v.attempt.body) {
+			continue
+		}
+		switch {
+		case a.how == stepped, a.how == addressed && !within(a.pos, v.call):
+			return true
+		case a.value == nil:
+		case within(v.call.Pos(), a.value): // its own result, of the attempt before
+			return true
+		case v.in(a.value):
+			return true
+		}
+	}
+	return false
+}
+
+// madeBy tells whether a call that makes input returns something else in each
+// attempt.
+func (v variation) madeBy(call *ast.CallExpr) bool {
+	if v.isConversion(call) {
+		return v.in(call.Args[0])
+	}
+	f := v.callee(call)
+	switch {
+	case path(f) == "time" || path(f) == "context":
+		return false
+	case isRandom(f), v.isInput(call):
+		return true
+	case f != nil && len(call.Args) == 0 && !v.reads(call, f):
+		return true
+	}
+	return v.inCall(call)
+}
+
+// reads tells whether a call without arguments shows a value rather than
+// making one.
+func (v variation) reads(call *ast.CallExpr, f *types.Func) bool {
+	receiver := v.receiver(call)
+	return receiver != nil && (f.Name() == "String" || carriesKey(v.pass.TypesInfo.TypeOf(receiver)))
+}
+
+func (v variation) inCall(call *ast.CallExpr) bool {
+	if receiver := v.receiver(call); receiver != nil && v.in(receiver) {
+		return true
+	}
+	if lit, ok := ast.Unparen(call.Fun).(*ast.FuncLit); ok && v.in(lit) {
+		return true
+	}
+	return slices.ContainsFunc(call.Args, v.in)
+}
+
+// retryFact says that a function repeats those of its parameters until they
+// return no error.
+type retryFact struct{ Params []int }
+
+func (*retryFact) AFact() {}
+
+func (f *retryFact) String() string { return fmt.Sprintf("repeats%v", f.Params) }
+
+// exportRetryFacts finds this package's functions that repeat a parameter.
+func (c *checker) exportRetryFacts() {
+	type candidate struct {
+		decl   inspector.Cursor
+		object *types.Func
+		params []*types.Var
+	}
+	var candidates []candidate
+	for decl := range c.root.Preorder((*ast.FuncDecl)(nil)) {
+		n := decl.Node().(*ast.FuncDecl)
+		object, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
+		if n.Body == nil || !ok {
+			continue
+		}
+		var params []*types.Var
+		for p := range object.Signature().Params().Variables() {
+			if _, isFunc := p.Type().Underlying().(*types.Signature); isFunc {
+				params = append(params, p)
+			}
+		}
+		if len(params) > 0 {
+			candidates = append(candidates, candidate{decl, object, params})
+		}
+	}
+	// A function that hands its parameter to another one repeats it as well.
+	for changed := true; changed; {
+		changed = false
+		for _, k := range candidates {
+			if c.pass.ImportObjectFact(k.object, new(retryFact)) {
+				continue
+			}
+			var fact retryFact
+			for i, p := range slices.Collect(k.object.Signature().Params().Variables()) {
+				if slices.Contains(k.params, p) && c.repeats(k.decl, p) {
+					fact.Params = append(fact.Params, i)
+				}
+			}
+			if len(fact.Params) > 0 {
+				c.pass.ExportObjectFact(k.object, &fact)
+				changed = true
+			}
+		}
+	}
+}
+
+// repeats tells whether a function calls its parameter p in a retry loop, or
+// lets another function repeat it.
+func (c *checker) repeats(decl inspector.Cursor, p *types.Var) bool {
+	f := c.flowOf(decl)
+	for loop := range decl.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+		for _, call := range c.repeated(loop, f) {
+			if c.calls(call, p) {
+				return true
+			}
+		}
+	}
+	for cur := range decl.Preorder((*ast.CallExpr)(nil)) {
+		call := cur.Node().(*ast.CallExpr)
+		for _, i := range c.repeatedArguments(call) {
+			if i >= len(call.Args) {
+				continue
+			}
+			if c.calls(call.Args[i], p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// calls tells whether e is the function p, a call of it, or a function literal
+// that calls it.
+func (c *checker) calls(e ast.Expr, p *types.Var) bool {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		return c.variable(e) == p
+	case *ast.CallExpr:
+		return c.variable(e.Fun) == p || c.isConversion(e) && c.calls(e.Args[0], p)
+	case *ast.FuncLit:
+		found := false
+		ast.Inspect(e.Body, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			found = found || ok && c.variable(call.Fun) == p
+			return !found
+		})
+		return found
+	}
+	return false
+}
+
+// retryFunctions are functions of well-known modules that repeat an argument,
+// in ways that the analyzer does not see in their code: through an interface,
+// a method of the function's type, or a channel. Paths are without a major
+// version's suffix.
+var retryFunctions = map[string]int{
+	"github.com/avast/retry-go.Do":                         0,
+	"github.com/avast/retry-go.DoWithData":                 0,
+	"github.com/cenkalti/backoff.Retry":                    0,
+	"github.com/cenkalti/backoff.RetryNotify":              0,
+	"github.com/cenkalti/backoff.RetryNotifyWithData":      0,
+	"github.com/cenkalti/backoff.RetryWithData":            0,
+	"github.com/eapache/go-resiliency/retrier.Run":         0,
+	"github.com/eapache/go-resiliency/retrier.RunCtx":      1,
+	"github.com/sethvargo/go-retry.Do":                     2,
+	"github.com/sethvargo/go-retry.DoValue":                2,
+	"k8s.io/apimachinery/pkg/util/wait.ExponentialBackoff": 1,
+	"k8s.io/client-go/util/retry.OnError":                  2,
+	"k8s.io/client-go/util/retry.RetryOnConflict":          1,
+}
+
+// repeatedArguments returns the positions of the arguments that the called
+// function repeats. Backoff's generic Retry, of version 5, takes a context
+// first.
+func (c *checker) repeatedArguments(call *ast.CallExpr) []int {
+	f := c.callee(call)
+	if f == nil {
+		return nil
+	}
+	var fact retryFact
+	if c.pass.ImportObjectFact(f, &fact) {
+		return fact.Params
+	}
+	i, found := retryFunctions[withoutVersion(path(f))+"."+f.Name()]
+	if !found {
+		return nil
+	}
+	if first := parameter(f.Signature(), i); first != nil && isContext(first.Type()) {
+		i++
+	}
+	return []int{i}
+}
+
+// withoutVersion drops the suffix of a major version, like /v5.
+func withoutVersion(path string) string {
+	i := strings.LastIndex(path, "/v")
+	if i < 0 || strings.Trim(path[i+2:], "0123456789") != "" {
+		return path
+	}
+	return path[:i]
+}
+
+// listRetryLoops reports what is taken for a retry loop.
+func (c *checker) listRetryLoops() {
+	if !*c.enabled[retryLoop] {
+		return
+	}
+	for loop := range c.root.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+		for _, call := range c.repeated(loop, c.flowAround(loop)) {
+			c.report(retryLoop, call, []analysis.SuggestedFix(nil), "this call is repeated until it succeeds")
+		}
+	}
+}
