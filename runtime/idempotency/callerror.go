@@ -16,13 +16,14 @@ type CallError struct {
 	// Key is the key that was sent, "" if the request had none. It is whole:
 	// treat it as confidential.
 	Key string
-	// Attempts is how many attempts the client has made; 0 if the request was
-	// refused before anything was sent. net/http can have sent one twice, see
-	// package retry.
+	// Attempts is how many attempts the client has begun; 0 if the request was
+	// refused before the first. net/http can have sent one twice, see package
+	// retry.
 	Attempts int
 	// OutcomeUnknown says that the operation may have been executed: call it
-	// again with the same request to learn its outcome. If it is false, no
-	// attempt of this call has had an effect.
+	// again with the same request to learn its outcome. After
+	// [CodeKeyExpired] that does not help: the server no longer knows it. If it
+	// is false, no attempt of this call has had an effect.
 	OutcomeUnknown bool
 	// Response is the last answer, nil if there was none. Its body has been
 	// read as far as it came, and can be read again from memory.
@@ -51,6 +52,8 @@ func (e *CallError) Error() string {
 		b.WriteString("; " + strconv.Itoa(e.Attempts) + " attempts were made")
 	}
 	switch {
+	case e.Problem != nil && e.Problem.Code == CodeKeyExpired:
+		b.WriteString("; it may have been executed before, and its record is gone: find out by other means before you use a new key")
 	case e.OutcomeUnknown && e.Key == "":
 		b.WriteString("; it may have been executed, and without a key a repeat would execute it again")
 	case e.OutcomeUnknown:

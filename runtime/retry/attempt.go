@@ -45,8 +45,12 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 		request.Body = body
 	}
 	if c.edit != nil {
+		body := request.Body
 		if err := c.edit(request); err != nil {
 			return result{err: fmt.Errorf("a request editor: %w", err)}
+		}
+		if request.Body != body {
+			request.GetBody = nil // net/http would send the old body again
 		}
 		if got := request.Header.Values(c.header); c.key != "" && (len(got) != 1 || got[0] != c.key) {
 			return result{err: fmt.Errorf("a request editor has changed the header %s, which holds the key", c.header)}
@@ -55,7 +59,8 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 	response, err := c.doer.Do(request)
 	if err != nil {
 		sent, none := trace.seen()
-		return result{sent: sent, effect: !none, again: !isPermanent(err), err: timedOut(ctx, err)}
+		// An answer beside the error: redirects were followed, and one too many.
+		return result{sent: sent, effect: !none, again: response == nil && !isPermanent(err), err: timedOut(ctx, err)}
 	}
 	body, err := readBody(response)
 	r := c.judge(request, response, body, err, parse)
@@ -98,7 +103,7 @@ func readBody(r *http.Response) ([]byte, error) {
 		r.Body = http.NoBody
 	}
 	reader := io.Reader(r.Body)
-	if isTransient(r.StatusCode) {
+	if isTransient(r.StatusCode) && !Replayed(r) {
 		reader = io.LimitReader(reader, errorBodyLimit)
 	}
 	body, err := io.ReadAll(reader)
@@ -113,11 +118,12 @@ func readBody(r *http.Response) ([]byte, error) {
 func (c *call) judge(request *http.Request, response *http.Response, body []byte, readErr error, parse func(*http.Response) error) result {
 	r := result{response: response}
 	status := response.StatusCode
+	answered := fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))
 	replayed := Replayed(response)
 	switch {
 	case readErr != nil:
 		r.effect, r.again = true, true
-		r.err = fmt.Errorf("the answer %s broke off after %d bytes: %w", response.Status, len(body), readErr)
+		r.err = fmt.Errorf("%s, which broke off after %d bytes: %w", answered, len(body), readErr)
 		return r
 	case wasRedirected(response):
 		r.effect = true
@@ -125,7 +131,7 @@ func (c *call) judge(request *http.Request, response *http.Response, body []byte
 		return r
 	case isRedirect(status):
 		r.effect = status < http.StatusTemporaryRedirect // 307 and 308 ask for the same request elsewhere
-		r.err = fmt.Errorf("the server answered %s to %s, which is not followed: key and body would go there", response.Status, location(response))
+		r.err = fmt.Errorf("%s to %s, which is not followed: key and body would go there", answered, location(response))
 		return r
 	}
 	if problem, ok := idempotency.ReadProblem(response.Header, body); ok && !replayed {
@@ -138,7 +144,7 @@ func (c *call) judge(request *http.Request, response *http.Response, body []byte
 		// The server has kept nothing, unless it does not know or the key is
 		// older than the records.
 		r.effect = code == idempotency.CodeInFlight || code == idempotency.CodeOutcomeUnknown || code == idempotency.CodeKeyExpired
-		r.err = fmt.Errorf("the server answered %s, %s: %s", response.Status, code, r.problem.Detail)
+		r.err = fmt.Errorf("%s, %s: %s", answered, code, r.problem.Detail)
 		return r
 	case !replayed && status == http.StatusConflict && response.Header.Get("Retry-After") != "":
 		r.again, r.inFlight, r.effect = true, true, true
@@ -147,13 +153,13 @@ func (c *call) judge(request *http.Request, response *http.Response, body []byte
 		r.effect = status != http.StatusTooManyRequests && status != http.StatusTooEarly
 	}
 	if r.again {
-		r.err = fmt.Errorf("the server answered %s", response.Status)
+		r.err = errors.New(answered)
 		return r
 	}
 	if err := parse(response); err != nil {
 		response.Body = io.NopCloser(bytes.NewReader(body))
 		r.effect, r.again = true, brokeOff(err, body)
-		r.err = fmt.Errorf("the server answered %s, and the answer cannot be read: %w", response.Status, err)
+		r.err = fmt.Errorf("%s, and the answer cannot be read: %w", answered, err)
 	}
 	return r
 }

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
-	"strings"
+	"reflect"
 )
 
 // Stream marks a request body that is a stream. It returns nil for nil. [Send]
-// reads it from where it stands, once for each attempt, and never moves it: it
-// can be a *bytes.Reader, *bytes.Buffer or *strings.Reader, or an
-// [io.ReaderAt] that is an [io.Seeker], as *os.File is. Another one cannot be
-// read again, and the call is refused. It is for generated code.
+// reads it from where it stands, once for each attempt, and does not move it:
+// it is a *bytes.Reader, *strings.Reader, *bytes.Buffer, *os.File or another
+// [io.ReaderAt] that is an [io.Seeker]. Any other cannot be read again, and the
+// call is refused. It is for generated code.
 func Stream(body io.Reader) io.Reader {
 	if body == nil {
 		return nil
@@ -38,12 +39,13 @@ func setGetBody(req *http.Request) error {
 	case !ok:
 		return fmt.Errorf("the body, a %T, cannot be read again for a second attempt", req.Body)
 	}
-	open, size, err := s.open()
+	rest, err := s.rest()
 	if err != nil {
-		return err
+		return fmt.Errorf("the body, a %T, cannot be read again for a second attempt: %w", s.source, err)
 	}
+	size := rest.Size()
 	req.ContentLength = size
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(open()), nil }
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(rest, 0, size)), nil }
 	if size == 0 {
 		// With a length of 0 and a body, net/http would send it chunked.
 		req.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -51,37 +53,60 @@ func setGetBody(req *http.Request) error {
 	return nil
 }
 
-// open returns what gives readers of the rest of the stream, and its length.
-func (s *stream) open() (reader func() io.Reader, size int64, err error) {
+// rest returns what is left of the stream.
+func (s *stream) rest() (*io.SectionReader, error) {
+	if v := reflect.ValueOf(s.source); v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errors.New("it is nil")
+	}
 	switch source := s.source.(type) {
 	case *bytes.Buffer:
-		rest := source.Bytes()
-		return func() io.Reader { return bytes.NewReader(rest) }, int64(len(rest)), nil
-	case *bytes.Reader:
-		rest := *source
-		return func() io.Reader { r := rest; return &r }, int64(source.Len()), nil
-	case *strings.Reader:
-		rest := *source
-		return func() io.Reader { r := rest; return &r }, int64(source.Len()), nil
+		return section(bytes.NewReader(source.Bytes()), 0, int64(source.Len())), nil
+	case memory:
+		return section(source, source.Size()-int64(source.Len()), source.Size()), nil
+	case seekable:
+		start, end, err := extent(source)
+		return section(source, start, end), err
 	}
-	at, ok := s.source.(io.ReaderAt)
-	seeker, seeks := s.source.(io.Seeker)
-	if !ok || !seeks {
-		return nil, 0, fmt.Errorf("the body, a %T, cannot be read again for a second attempt: use a *bytes.Reader, a *strings.Reader or an *os.File", s.source)
+	return nil, errors.New("use a *bytes.Reader, a *strings.Reader or an *os.File")
+}
+
+func section(r io.ReaderAt, start, end int64) *io.SectionReader {
+	return io.NewSectionReader(r, start, max(end-start, 0))
+}
+
+// memory is a *bytes.Reader or a *strings.Reader. Calls can share one.
+type memory interface {
+	io.ReaderAt
+	Len() int
+	Size() int64
+}
+
+type seekable interface {
+	io.ReaderAt
+	io.Seeker
+}
+
+// extent returns where a source stands and where it ends. A file, which calls
+// can share as well, is not moved for it.
+func extent(source seekable) (start, end int64, err error) {
+	if start, err = source.Seek(0, io.SeekCurrent); err != nil {
+		return 0, 0, err
 	}
-	start, err := seeker.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return nil, 0, fmt.Errorf("the body, a %T, cannot be read again for a second attempt: %w", s.source, err)
+	if file, ok := source.(fs.File); ok {
+		info, err := file.Stat()
+		if err != nil {
+			return 0, 0, err
+		}
+		if !info.Mode().IsRegular() {
+			return 0, 0, errors.New("it is no regular file")
+		}
+		return start, info.Size(), nil
 	}
-	end, err := seeker.Seek(0, io.SeekEnd)
-	if err == nil {
-		_, err = seeker.Seek(start, io.SeekStart)
+	if end, err = source.Seek(0, io.SeekEnd); err != nil {
+		return 0, 0, err
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("the body, a %T, cannot be read again for a second attempt: %w", s.source, err)
-	}
-	size = max(end-start, 0)
-	return func() io.Reader { return io.NewSectionReader(at, start, size) }, size, nil
+	_, err = source.Seek(start, io.SeekStart)
+	return start, end, err
 }
 
 // OneBody returns an error unless exactly one of the bodies of an input is

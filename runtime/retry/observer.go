@@ -25,7 +25,8 @@ type Attempt struct {
 	Replayed bool
 	Duration time.Duration
 	Err      error // why this attempt gave no answer, or not the operation's; nil for the last one of a call that succeeds
-	// Final says that no attempt follows; otherwise one does, after Pause.
+	// Final says that no attempt follows. Otherwise one does after Pause, unless
+	// the context ends before.
 	Final bool
 	Pause time.Duration
 }

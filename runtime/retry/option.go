@@ -17,7 +17,7 @@ type Sender struct {
 	inFlightWait   time.Duration
 	observers      []Observer
 	now            func() time.Time
-	sleep          func(ctx context.Context, d time.Duration) error
+	sleep          func(ctx context.Context, d time.Duration)
 	framework      []any
 }
 
@@ -71,10 +71,10 @@ func WithObserver(observe Observer) Option {
 	return func(s *Sender) { s.observers = append(s.observers, observe) }
 }
 
-// WithClock replaces the clock, for tests: now reads it, and sleep waits for a
-// duration or returns the context's error. Contexts and the timeout of an
-// attempt keep to the real one.
-func WithClock(now func() time.Time, sleep func(ctx context.Context, d time.Duration) error) Option {
+// WithClock replaces the clock, for tests: now reads it, and sleep returns
+// after a duration, or sooner if the context ends. Contexts and the timeout of
+// an attempt keep to the real one.
+func WithClock(now func() time.Time, sleep func(ctx context.Context, d time.Duration)) Option {
 	return func(s *Sender) { s.now, s.sleep = now, sleep }
 }
 
@@ -96,14 +96,12 @@ func Framework[T any](s *Sender) []T {
 	return values
 }
 
-// sleep waits for d, or returns the context's error.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep returns after d, or sooner if the context ends.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
 	case <-timer.C:
-		return nil
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // FullJitter returns pauses for [WithBackoff]: before retry n, a random time
-// between zero and base times 2 to the power n-1, or limit if that is less.
+// from zero to base times 2 to the power n-1, or to limit if that is less.
 // Clients that fail together so do not come back together.
 func FullJitter(base, limit time.Duration) func(retry int) time.Duration {
 	return func(retry int) time.Duration {
@@ -24,9 +24,13 @@ func FullJitter(base, limit time.Duration) func(retry int) time.Duration {
 		if bound = min(bound, limit); bound <= 0 {
 			return 0
 		}
-		return rand.N(bound + 1)
+		return rand.N(bound)
 	}
 }
+
+// longest is the longest pause that an answer can ask for, 68 years: twice as
+// much and a backoff still fit a Duration.
+const longest = (1<<31 - 1) * time.Second
 
 // retryAfter returns the pause that an answer asks for: Retry-After in
 // seconds, or as a date (RFC 9110 section 10.2.3); 0 where it asks for none.
@@ -39,8 +43,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	}
 	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 32)
-		if err != nil { // more than 60 years
-			seconds = 1<<31 - 1
+		if err != nil {
+			return longest
 		}
 		return time.Duration(seconds) * time.Second
 	}
@@ -51,5 +55,5 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}
-	return max(at.Sub(now), 0)
+	return min(max(at.Sub(now), 0), longest)
 }

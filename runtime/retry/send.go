@@ -1,11 +1,11 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -43,12 +43,25 @@ func Send[Op idempotency.OpType, In, R any](ctx context.Context, s *Sender, key 
 	case in.IsZero():
 		return nil, c.fail(errors.New("the request has no input; make it with its constructor"))
 	}
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return nil, c.fail(contextError(ctx))
 	}
 	request, err := e.Build(in.Value())
 	if err != nil {
 		return nil, c.fail(fmt.Errorf("the request cannot be built: %w", err))
+	}
+	if _, ok := e.Doer.(*http.Client); ok && request.URL.Host == "" {
+		return nil, c.fail(fmt.Errorf("the server's address, as in %s, has no host; write it as https://host", request.URL.Redacted()))
+	}
+	// A document that declares the key's field puts it among the parameters too.
+	c.header = cmp.Or(c.op.Key.Header, "Idempotency-Key")
+	for _, given := range request.Header.Values(c.header) {
+		if given == "" || given == noUUID {
+			continue
+		}
+		if parsed, err := idempotency.ParseKey[Op](given); err != nil || !parsed.Equal(key) {
+			return nil, c.fail(fmt.Errorf("the parameter %s is %q and the request's key is %q; leave the parameter out", c.header, given, c.key))
+		}
 	}
 	if err := c.prepare(request); err != nil {
 		return nil, c.fail(err)
@@ -75,7 +88,7 @@ type call struct {
 	doer    Doer
 
 	attempts int           // made so far
-	counted  int           // of these, the ones that were not in flight
+	counted  int           // towards the limit
 	waited   time.Duration // for what was in flight
 	unknown  bool          // an attempt can have had an effect
 	last     result
@@ -102,20 +115,11 @@ func (c *call) prepare(request *http.Request) error {
 	if request.Header.Get("Content-Type") == "" {
 		request.Header.Del("Content-Type") // a request without a body has none
 	}
-	c.request, c.header = request, c.op.Key.Header
-	if c.header == "" {
-		c.header = "Idempotency-Key"
-	}
-	// A document that declares the field puts it among the parameters too.
-	for _, given := range request.Header.Values(c.header) {
-		if given != "" && given != noUUID && !strings.EqualFold(given, c.key) {
-			return fmt.Errorf("the parameter %s is %q and the request's key is %q; leave the parameter out", c.header, given, c.key)
-		}
-	}
 	request.Header.Del(c.header)
 	if c.key != "" {
 		request.Header.Set(c.header, c.key)
 	}
+	c.request = request
 	return nil
 }
 
@@ -141,7 +145,8 @@ func (c *call) run(ctx context.Context, parse func(*http.Response) error) error 
 		if err != nil {
 			return c.fail(err)
 		}
-		if err := c.sender.sleep(ctx, pause); err != nil {
+		c.sender.sleep(ctx, pause)
+		if ctx.Err() != nil {
 			return c.fail(fmt.Errorf("%w while waiting to send it again: %w", contextError(ctx), r.err))
 		}
 	}
@@ -150,28 +155,29 @@ func (c *call) run(ctx context.Context, parse func(*http.Response) error) error 
 // next says how long to wait for the next attempt, or why there is none.
 func (c *call) next(ctx context.Context, r result) (time.Duration, error) {
 	switch {
+	case !r.again:
+		return 0, r.err
 	case ctx.Err() != nil:
 		return 0, fmt.Errorf("%w: %w", contextError(ctx), r.err)
-	case !r.again, c.key == "": // without a key, a repeat would be a second request
+	case c.key == "": // a repeat would be a second request
 		return 0, r.err
-	}
-	if !r.inFlight {
-		if c.counted++; c.counted >= c.sender.attempts {
-			return 0, r.err
-		}
 	}
 	asked := time.Duration(0)
 	if r.response != nil {
 		asked = retryAfter(r.response.Header, c.sender.now())
 	}
-	if asked > c.sender.maxRetryAfter {
-		return 0, fmt.Errorf("%w, and asks to wait %v, which is more than the client waits", r.err, asked)
-	}
-	pause := asked + c.sender.backoff(c.attempts)
+	pause := asked + max(c.sender.backoff(c.attempts), 0)
 	if r.inFlight {
-		if c.waited += pause; c.waited > c.sender.inFlightWait {
-			return 0, r.err
-		}
+		c.waited += pause
+	}
+	if !r.inFlight || pause == 0 { // asking without a pause would never end
+		c.counted++
+	}
+	switch {
+	case c.counted >= c.sender.attempts, r.inFlight && c.waited >= c.sender.inFlightWait:
+		return 0, r.err
+	case asked > c.sender.maxRetryAfter:
+		return 0, fmt.Errorf("%w, and asks to wait %v, which is more than the client waits", r.err, asked)
 	}
 	if deadline, ok := ctx.Deadline(); ok && c.sender.now().Add(pause).After(deadline) {
 		return 0, fmt.Errorf("%w, and the context ends before the next attempt: %w", r.err, context.DeadlineExceeded)
