@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -35,8 +37,32 @@ func Start(t *testing.T, point Point, args ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{cmd: exec.Command(exe, args...), stalled: make(chan struct{}), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), childVariable+"=1", stallVariable+"="+string(point))
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), childVariable+"=1", stallVariable+"="+string(point))
+	return start(t, cmd)
+}
+
+// Build builds a program of this module, by its import path, and returns its
+// file.
+func Build(t *testing.T, pkg string) string {
+	t.Helper()
+	exe := filepath.Join(t.TempDir(), path.Base(pkg))
+	if out, err := exec.Command("go", "build", "-o", exe, pkg).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return exe
+}
+
+// StartProgram is [Start] for a program of its own, which is never stopped at
+// a point.
+func StartProgram(t *testing.T, exe string, args ...string) *Process {
+	t.Helper()
+	return start(t, exec.Command(exe, args...))
+}
+
+func start(t *testing.T, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{cmd: cmd, stalled: make(chan struct{}), done: make(chan struct{})}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

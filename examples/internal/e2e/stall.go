@@ -30,24 +30,20 @@ const stallVariable = "E2E_STALL"
 // Stalled is the line that a process prints when it has reached its point.
 const Stalled = "stalled"
 
-// Stall wraps the store of a server process so that the first execution stops
-// at the point that its environment names. Without one it returns store.
-func Stall[Tx any](store idempotency.Store[Tx]) idempotency.Store[Tx] {
-	if p := Point(os.Getenv(stallVariable)); p != "" {
-		return &stall[Tx]{Store: store, point: p}
-	}
-	return store
-}
-
-type stall[Tx any] struct {
-	idempotency.Store[Tx]
+// Stopper stops its process at the point that the environment names, once.
+type Stopper struct {
 	point Point
 	once  sync.Once
 }
 
-// at stops the first caller at p. It returns when ctx is done at the points
-// that wait for the client to go, and never at the others.
-func (s *stall[Tx]) at(ctx context.Context, p Point) {
+// NewStopper returns a Stopper for a process that [Start] has started. It
+// stops nothing where no point was given.
+func NewStopper() *Stopper { return &Stopper{point: Point(os.Getenv(stallVariable))} }
+
+// At stops the first caller at p; others wait until that one goes on. It
+// returns when ctx is done at the points that wait for the client to go, and
+// never at the others.
+func (s *Stopper) At(ctx context.Context, p Point) {
 	if p != s.point {
 		return
 	}
@@ -61,16 +57,30 @@ func (s *stall[Tx]) at(ctx context.Context, p Point) {
 	})
 }
 
+// Stall wraps the store of a server process so that the first execution stops
+// at the point that its environment names. Without one it returns store.
+func Stall[Tx any](store idempotency.Store[Tx]) idempotency.Store[Tx] {
+	if stop := NewStopper(); stop.point != "" {
+		return &stall[Tx]{store, stop}
+	}
+	return store
+}
+
+type stall[Tx any] struct {
+	idempotency.Store[Tx]
+	stop *Stopper
+}
+
 func (s *stall[Tx]) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[Tx]) (idempotency.Result, error) {
-	s.at(ctx, BeforeClaim)
+	s.stop.At(ctx, BeforeClaim)
 	result, err := s.Store.Execute(ctx, req, func(ctx context.Context, tx Tx) (idempotency.Response, error) {
-		s.at(ctx, InHandler)
-		s.at(ctx, UntilGone)
+		s.stop.At(ctx, InHandler)
+		s.stop.At(ctx, UntilGone)
 		resp, err := work(ctx, tx)
-		s.at(ctx, BeforeCommit)
-		s.at(ctx, DoneUntilGone)
+		s.stop.At(ctx, BeforeCommit)
+		s.stop.At(ctx, DoneUntilGone)
 		return resp, err
 	})
-	s.at(ctx, AfterCommit)
+	s.stop.At(ctx, AfterCommit)
 	return result, err
 }
