@@ -197,6 +197,16 @@ func (b *bench) awaitSettled(t *testing.T) (deliveries uint64) {
 	return deliveries
 }
 
+// unsettled returns how many delivered orders wait for an acknowledgement.
+func (b *bench) unsettled(t *testing.T) int {
+	t.Helper()
+	info, err := b.orders.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.NumAckPending
+}
+
 // credits counts the credits in the file, and the answers stored with them.
 func (b *bench) credits(t *testing.T) (credits, customers, stored int) {
 	t.Helper()
