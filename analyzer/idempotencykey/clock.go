@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/tools/go/ast/inspector"
@@ -58,24 +57,27 @@ func (c *checker) isMadeOf(e ast.Expr, f flow, judge func(ast.Expr) verdict) boo
 			if receiver := c.receiver(e); receiver != nil && visit(receiver) {
 				return true
 			}
-			fn := c.callee(e)
-			return (fn == nil || formsText(fn)) && slices.ContainsFunc(e.Args, visit)
+			return c.formsText(e) && slices.ContainsFunc(e.Args, visit)
 		}
 		return false
 	}
 	return visit(e)
 }
 
-// formsText tells whether fn gives its arguments another form.
-func formsText(fn *types.Func) bool {
-	p := path(fn)
-	for _, prefix := range []string{"fmt", "strconv", "strings", "bytes", "encoding/", "crypto/sha", "crypto/md5", "hash/", "slices", "time", "github.com/google/uuid", "github.com/gofrs/uuid"} {
-		if p == prefix || strings.HasPrefix(p, prefix) && strings.HasSuffix(prefix, "/") ||
-			strings.HasPrefix(p, prefix) && strings.HasPrefix(prefix, "crypto/") || withoutVersion(p) == prefix {
-			return true
-		}
+// textPackages hold functions that give their arguments another form.
+var textPackages = map[string]bool{
+	"bytes": true, "fmt": true, "slices": true, "strconv": true, "strings": true, "time": true,
+	"crypto/md5": true, "crypto/sha1": true, "crypto/sha256": true, "crypto/sha3": true, "crypto/sha512": true,
+	"encoding/base32": true, "encoding/base64": true, "encoding/binary": true, "encoding/hex": true, "encoding/json": true,
+	"github.com/gofrs/uuid": true, "github.com/google/uuid": true, // UUIDs of a name
+}
+
+// formsText tells whether a call gives its arguments another form.
+func (c *checker) formsText(call *ast.CallExpr) bool {
+	if fn := c.callee(call); fn != nil {
+		return textPackages[withoutVersion(path(fn))]
 	}
-	return false
+	return c.isConversion(call) || c.pass.TypesInfo.Types[call.Fun].IsBuiltin()
 }
 
 // checkClock reports a key that is made from the time of day.

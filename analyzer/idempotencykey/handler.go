@@ -115,6 +115,9 @@ func runsHandler(fn *types.Func) bool {
 
 // handlerAround returns the handler that cur stands in.
 func handlerAround(cur inspector.Cursor, handlers []handler) (handler, bool) {
+	if len(handlers) == 0 {
+		return handler{}, false
+	}
 	for around := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		if i := slices.IndexFunc(handlers, func(h handler) bool { return h.cur == around }); i >= 0 {
 			return handlers[i], true

@@ -29,7 +29,7 @@ func (c *checker) exportFreshFacts() {
 	for decl := range c.root.Preorder((*ast.FuncDecl)(nil)) {
 		n := decl.Node().(*ast.FuncDecl)
 		object, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
-		if !ok || n.Body == nil || path(object) == runtimePath {
+		if !ok || n.Body == nil {
 			continue
 		}
 		for result := range object.Signature().Results().Variables() {
@@ -153,7 +153,7 @@ func (c *checker) checkMakers(handlers []handler) {
 	for cur := range c.root.Preorder((*ast.CallExpr)(nil)) {
 		call := cur.Node().(*ast.CallExpr)
 		fn := c.callee(call)
-		if fn == nil || path(c.declaring(cur)) == runtimePath {
+		if fn == nil {
 			continue
 		}
 		f := c.flowAround(cur)
@@ -166,16 +166,6 @@ func (c *checker) checkMakers(handlers []handler) {
 			c.checkKeyInHandler(cur, f, handlers)
 		}
 	}
-}
-
-// declaring returns the function that cur stands in, or nil.
-func (c *checker) declaring(cur inspector.Cursor) *types.Func {
-	decl, ok := functionOf(cur)
-	if !ok {
-		return nil
-	}
-	fn, _ := c.pass.TypesInfo.Defs[decl.Node().(*ast.FuncDecl).Name].(*types.Func)
-	return fn
 }
 
 // checkRepetition reports a new key that is made again for each attempt. A

@@ -262,7 +262,8 @@ func (c *checker) queuesWrite(call *ast.CallExpr) bool {
 }
 
 // exportWriteFacts finds this package's functions that certainly write.
-func (c *checker) exportWriteFacts() {
+// Handlers are judged by themselves, and allowed writes are nobody's mistake.
+func (c *checker) exportWriteFacts(handlers []handler) {
 	if skipsWriteFacts(c.pass.Pkg) {
 		return
 	}
@@ -280,7 +281,10 @@ func (c *checker) exportWriteFacts() {
 		}
 		k := candidate{object: object, decl: decl}
 		for cur := range decl.Preorder((*ast.CallExpr)(nil)) {
-			k.calls = append(k.calls, cur.Node().(*ast.CallExpr))
+			_, handled := handlerAround(cur, handlers)
+			if !handled && !c.allowed.allow(c.pass.Fset.Position(cur.Node().Pos()), writeOutsideTx) {
+				k.calls = append(k.calls, cur.Node().(*ast.CallExpr))
+			}
 		}
 		candidates = append(candidates, k)
 	}

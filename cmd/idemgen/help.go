@@ -22,6 +22,7 @@ Usage:
     idemgen init              write idemgen.yaml and a go:generate line
     idemgen version           print the version
     idemgen help COMMAND      show the flags of generate, explain or init
+    idemgen help vet          show what go vet finds with idemgen as its tool
 
 Start with: idemgen init
 `
@@ -70,4 +71,29 @@ next. Where there is no trace of oapi-codegen, it writes a config for it too.
 Nothing is overwritten.
 
     -spec FILE      the OpenAPI document, where it is not found or not unique
+`
+
+const vetHelp = `Usage: go vet -vettool=$(go tool -n idemgen) ./...
+
+Runs go vet with idemgen as its tool: all of go vet's own checks, and one more,
+idempotencykey, which finds misuse of keys that compiles:
+
+    zero-key           a key or request that is never set
+    key-per-attempt    a new key for every attempt of a retry
+    unstable-key       a key made from the clock
+    key-in-handler     a new key for a call from inside a handler
+    write-outside-tx   a handler's write outside its transaction
+
+Where idemgen is no tool of your module, build it and name the file:
+
+    go vet -vettool=/path/to/idemgen ./...
+
+A check is turned off with -idempotencykey.NAME=false; two more are off by
+default: -idempotencykey.raw-http and -idempotencykey.retry-loop. With Go 1.26
+or later, -fix applies suggested fixes, and -fix -diff prints them. A comment
+allows one finding:
+
+    //idemgen:allow write-outside-tx WHY
+
+Exit codes are those of go vet: 0 clean, 1 findings.
 `

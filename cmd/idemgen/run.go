@@ -48,8 +48,11 @@ var commands = []command{
 	{"generate", generateHelp, generateFlags, generate},
 	{"explain", explainHelp, explainFlags, explain},
 	{"init", initHelp, initFlags, initialize},
-	{"version", "Usage: idemgen version\n\nPrints the version of idemgen.\n", func(*invocation, *flag.FlagSet) {}, printVersion},
+	{"version", "Usage: idemgen version\n\nPrints the version of idemgen.\n", noFlags, printVersion},
+	{"vet", vetHelp, noFlags, explainVet},
 }
+
+func noFlags(*invocation, *flag.FlagSet) {}
 
 // spellings are flags that people try in place of a command.
 var spellings = map[string]string{
@@ -57,8 +60,12 @@ var spellings = map[string]string{
 	"-version": "version", "--version": "version",
 }
 
-// run is the whole program but for the exit. Standard input is not read.
+// run is the whole program but for the exit, which the go command's vet takes
+// for itself. Standard input is not read.
 func run(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	if isVet(args) {
+		runVet()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 

@@ -98,13 +98,13 @@ type logging struct {
 	pool *pgxpool.Pool
 }
 
-func (l logging) CreatePayment(ctx context.Context, req api.CreatePaymentIdempotentRequest, editors ...api.RequestEditorFn) (*api.CreatePaymentResponse, error) {
+func (l logging) CreatePayment(ctx context.Context, req api.CreatePaymentIdempotentRequest, editors ...api.RequestEditorFn) (*api.CreatePaymentResponse, error) { // want CreatePayment:"writes\\(receiver\\)"
 	l.pool.Exec(ctx, "INSERT INTO log DEFAULT VALUES")
 	return l.IdempotentClient.CreatePayment(ctx, req, editors...)
 }
 
 // An unmarked operation's handler has no transaction either.
-func (s service) Refund(ctx context.Context, account string) error {
+func (s service) Refund(ctx context.Context, account string) error { // want Refund:"writes\\(receiver\\)"
 	_, err := s.pool.Exec(ctx, "INSERT INTO refunds DEFAULT VALUES")
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func outside() {
 	http.Post("http://localhost/charges", "text/plain", nil)
 }
 
-func repeated(call func() error) error {
+func repeated(call func() error) error { // want repeated:"repeats\\[0\\]"
 	for range 3 {
 		err := call() // want `this call is repeated until it succeeds`
 		if err == nil {

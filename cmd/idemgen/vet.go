@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/suite/vet"
+	"golang.org/x/tools/go/analysis/unitchecker"
+
+	"github.com/idemgen/idemgen/analyzer/idempotencykey"
+)
+
+// isVet tells whether the go command runs this program as a vet tool: to learn
+// its version or its flags, or to look at the package that a file describes.
+func isVet(args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	last := args[len(args)-1]
+	ofConfig := len(args) > 1 && strings.TrimLeft(args[len(args)-2], "-") == "config"
+	return last == "-flags" || strings.HasPrefix(last, "-V=") ||
+		strings.HasSuffix(last, ".cfg") && !strings.HasPrefix(last, "-") && !ofConfig
+}
+
+// runVet does what the go command asks of a vet tool, and ends the program. All
+// checks of go vet stand beside our own, so that one run makes both.
+func runVet() { unitchecker.Main(vetChecks()...) }
+
+func vetChecks() []*analysis.Analyzer {
+	return append(slices.Clone(vet.Suite), idempotencykey.Analyzer)
+}
+
+// explainVet answers those who run the vet tool by hand.
+func explainVet(_ context.Context, inv *invocation) int {
+	return inv.failf("the go command runs the vet tool: go vet -vettool=$(go tool -n idemgen) ./...; see idemgen help vet")
+}
