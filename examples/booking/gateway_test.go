@@ -32,16 +32,16 @@ type gateway struct {
 	target    *url.URL
 	lose      func(*http.Request) // runs before an answer is lost; nil loses none
 	exchanges []exchange
-	// moved is called for each request that comes and each answer that goes.
-	moved func()
+	// hold is called for each request that comes and each answer that goes.
+	hold func()
 }
 
-func newGateway(t *testing.T, moved func()) *gateway {
+func newGateway(t *testing.T, hold func()) *gateway {
 	t.Helper()
-	g := &gateway{moved: moved}
+	g := &gateway{hold: hold}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			g.moved()
+			g.hold()
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			r.SetURL(g.target)
@@ -79,7 +79,7 @@ func (g *gateway) answered(r *http.Response) error {
 }
 
 func (g *gateway) remember(r *http.Request, e exchange) {
-	g.moved()
+	g.hold()
 	if e.Key = r.Header.Get("Idempotency-Key"); e.Key == "" {
 		return
 	}

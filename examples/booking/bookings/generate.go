@@ -1,3 +1,4 @@
+// Package bookings is the API of bookings: server, and client.
 package bookings
 
 // idemgen.yaml says what is generated, from openapi.yaml.

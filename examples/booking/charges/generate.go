@@ -1,3 +1,4 @@
+// Package charges is the API of charges: server, and the client that bookings uses.
 package charges
 
 // idemgen.yaml says what is generated, from openapi.yaml.
