@@ -14,11 +14,34 @@ import (
 // tx; its value is stored as JSON in the same commit, and a repeat gets it
 // back with replayed set, without running fn.
 //
-// Fill req with its identity, a fingerprint of the message ([FingerprintOf])
-// and a retention longer than the longest time after which the message can
-// come again. An error of fn comes back as it is: nothing was kept and the key
-// is free. Other errors are those of [Store].Execute: acknowledge the message
-// only when Do has returned without one.
+// Fill req from the message:
+//   - Scope is whose message it is: a tenant, or the queue.
+//   - Operation is what fn does. Consumers that do different things with the
+//     same message have different ones.
+//   - Key is the id that its publisher gave the message and keeps when it
+//     publishes again; an offset tells the copies apart. It is taken as an
+//     Idempotency-Key header is: hash an id that is longer than 255 bytes or
+//     holds anything but visible ASCII, a quote or a comma.
+//   - Fingerprint is [FingerprintOf] all that fn can tell apart.
+//   - Retention is longer than the longest time after which the message can
+//     come again: the age at which the queue drops it, and what people resend.
+//
+// Acknowledge the message only when Do has returned no error. What is done
+// with the value outside tx, such as publishing it, comes between the two and
+// is done on a replay too, since a crash may have prevented it. Otherwise:
+//   - [ErrInFlight]: another delivery is at work. Put the message back, for a
+//     while.
+//   - [ErrUnavailable], [ErrOutcomeUnknown]: put it back. The next delivery
+//     runs fn, or gets the value if it was committed.
+//   - [ErrMismatch]: two messages have one id, and fn did not see this one. Set
+//     it aside and tell its publisher: no later delivery succeeds.
+//   - Any other [*Error]: its [Code.Retryable] says which of the two.
+//   - An error of fn comes back as it is, and a panic goes on: nothing was kept
+//     and the key is free. Whether it can succeed later, fn knows.
+//   - An error with replayed set: the effects are in place, but the stored
+//     value does not fit into T.
+//   - Any other error: req is incomplete, or the value cannot be stored;
+//     nothing was kept.
 //
 // T must survive JSON: what a repeat gets is what json.Unmarshal makes of it.
 func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ctx context.Context, tx Tx) (T, error)) (value T, replayed bool, err error) {
@@ -62,10 +85,10 @@ func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ct
 // never be kept.
 func checkRequest(req *Request) error {
 	switch {
-	case !validScope(req.Scope):
+	case !validName(req.Scope):
 		return &Error{Code: CodeScopeMissing, Detail: "Request.Scope is empty, not UTF-8, or holds a NUL byte"}
-	case req.Operation == "":
-		return errors.New("idempotency: Request.Operation is empty")
+	case !validName(req.Operation):
+		return errors.New("idempotency: Request.Operation is empty, not UTF-8, or holds a NUL byte")
 	case req.Retention <= 0:
 		return errors.New("idempotency: Request.Retention must be positive")
 	case req.Fingerprint == Fingerprint{}:

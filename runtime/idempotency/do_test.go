@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -50,6 +51,36 @@ func TestDo(t *testing.T) {
 
 var errShip = errors.New("no carrier")
 
+// A consumer says for each error whether the message may come again.
+func ExampleDo() {
+	store := memstore.New() // in a service: the database that holds what fn changes
+	deliver := func(id, body string) {
+		parcel, replayed, err := idempotency.Do(context.Background(), store, idempotency.Request{
+			Identity:    idempotency.Identity{Scope: "acme", Operation: "ship", Key: id},
+			Fingerprint: idempotency.FingerprintOf([]byte(body)),
+			Retention:   8 * 24 * time.Hour, // the queue drops what is older than 7 days
+		}, func(context.Context, struct{}) (string, error) {
+			return "parcel for " + body, nil
+		})
+		var refusal *idempotency.Error
+		switch {
+		case err == nil:
+			fmt.Printf("acknowledge: %s (replayed: %t)\n", parcel, replayed)
+		case errors.As(err, &refusal) && !refusal.Code.Retryable():
+			fmt.Println("set aside:", refusal.Code)
+		default:
+			fmt.Println("put back:", err)
+		}
+	}
+	deliver("order-17", "ann")
+	deliver("order-17", "ann")
+	deliver("order-17", "bob")
+	// Output:
+	// acknowledge: parcel for ann (replayed: false)
+	// acknowledge: parcel for ann (replayed: true)
+	// set aside: mismatch
+}
+
 // A request that would share a record with others, or could not be kept, is
 // refused before anything runs.
 // Covers SEC-02.
@@ -64,6 +95,7 @@ func TestDoRefusals(t *testing.T) {
 		"scope":       func(r *idempotency.Request) { r.Scope = "" },
 		"scope bytes": func(r *idempotency.Request) { r.Scope = "\xff" },
 		"operation":   func(r *idempotency.Request) { r.Operation = "" },
+		"NUL":         func(r *idempotency.Request) { r.Operation = "ship\x00" },
 		"key":         func(r *idempotency.Request) { r.Key = "" },
 		"blank key":   func(r *idempotency.Request) { r.Key = " " },
 		"retention":   func(r *idempotency.Request) { r.Retention = 0 },

@@ -101,7 +101,7 @@ func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
 	switch {
 	case scopeErr != nil:
 		return &Error{Code: CodeInternal, Detail: "the caller could not be determined", Err: scopeErr}
-	case !validScope(scope):
+	case !validName(scope):
 		return &Error{Code: CodeScopeMissing, Detail: "the request does not say who the caller is"}
 	}
 	call.scope = scope

@@ -24,10 +24,10 @@ import (
 // handler does not run for a replay.
 type Scope func(ctx context.Context, header http.Header) (string, error)
 
-// validScope reports whether scope names a caller and every database can keep
-// it as text.
-func validScope(scope string) bool {
-	return scope != "" && utf8.ValidString(scope) && strings.IndexByte(scope, 0) < 0
+// validName reports whether name, a scope or an operation, says something and
+// every database can keep it as text.
+func validName(name string) bool {
+	return name != "" && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0
 }
 
 // Unscoped puts all callers into one scope. It is for servers with a single
