@@ -49,8 +49,8 @@ func eventErrorType(e idempotency.Event) string {
 }
 
 // attemptErrorType returns the error.type of an attempt, "" where it has none.
-// ctx is that of the call: with a cause of its own, its end cannot be read
-// from the error.
+// ctx is the call's: if it has ended for a cause of its own, the error is that
+// cause.
 func attemptErrorType(ctx context.Context, a retry.Attempt) string {
 	var (
 		certificate *tls.CertificateVerificationError
@@ -63,10 +63,9 @@ func attemptErrorType(ctx context.Context, a retry.Attempt) string {
 		return string(a.Code)
 	case a.Status >= 300:
 		return strconv.Itoa(a.Status)
-	case errors.Is(a.Err, context.Canceled), errors.Is(ctx.Err(), context.Canceled):
+	case errors.Is(ctx.Err(), context.Canceled):
 		return "canceled"
-	case errors.Is(a.Err, context.DeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded),
-		errors.As(a.Err, &network) && network.Timeout():
+	case ctx.Err() != nil, errors.Is(a.Err, context.DeadlineExceeded), errors.As(a.Err, &network) && network.Timeout():
 		return "timeout"
 	case errors.As(a.Err, &certificate):
 		return "server_certificate_invalid"

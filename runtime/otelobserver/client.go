@@ -52,14 +52,11 @@ func Client(provider metric.MeterProvider) (retry.Observer, error) {
 		if failure := attemptErrorType(ctx, a); failure != "" {
 			call = append(call, keyErrorType.String(failure))
 		}
-		attempt := make([]attribute.KeyValue, 0, 10)
+		attempt := make([]attribute.KeyValue, 0, 4)
 		attempt = append(attempt, call...)
 		attempt = append(attempt, keyFinal.Bool(a.Final))
 		if a.Status != 0 {
 			attempt = append(attempt, keyStatus.Int(a.Status))
-		}
-		if span := trace.SpanFromContext(ctx); span.IsRecording() {
-			span.AddEvent("idempotency.attempt", trace.WithAttributes(append(attempt, details(a)...)...))
 		}
 		// Some SDKs drop what is measured after the context has ended, and
 		// calls that were given up count.
@@ -67,6 +64,9 @@ func Client(provider metric.MeterProvider) (retry.Observer, error) {
 		attempts.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attempt...)))
 		if a.Final {
 			perCall.Record(ctx, int64(a.Number), metric.WithAttributeSet(attribute.NewSet(call...)))
+		}
+		if span := trace.SpanFromContext(ctx); span.IsRecording() {
+			span.AddEvent("idempotency.attempt", trace.WithAttributes(append(attempt, details(a)...)...))
 		}
 	}, nil
 }

@@ -46,6 +46,12 @@ func Server(provider metric.MeterProvider) (idempotency.Observer, error) {
 		if failure := eventErrorType(e); failure != "" {
 			attrs = append(attrs, keyErrorType.String(failure))
 		}
+		// Some SDKs drop what is measured after the context has ended, and
+		// callers that have gone count.
+		ctx = context.WithoutCancel(ctx)
+		with := metric.WithAttributeSet(attribute.NewSet(attrs...))
+		requests.Add(ctx, 1, with)
+		duration.Record(ctx, e.Duration.Seconds(), with)
 		if span := trace.SpanFromContext(ctx); span.IsRecording() {
 			span.SetAttributes(attrs...)
 			if e.Key != "" {
@@ -53,12 +59,6 @@ func Server(provider metric.MeterProvider) (idempotency.Observer, error) {
 				span.SetAttributes(keyRecord.String(hex.EncodeToString(id[:])))
 			}
 		}
-		// Some SDKs drop what is measured after the context has ended, and
-		// callers that have gone count.
-		ctx = context.WithoutCancel(ctx)
-		with := metric.WithAttributeSet(attribute.NewSet(attrs...))
-		requests.Add(ctx, 1, with)
-		duration.Record(ctx, e.Duration.Seconds(), with)
 	}, nil
 }
 
