@@ -164,17 +164,19 @@ func errZeroKey[Op OpType]() error {
 type Sealed[In any] struct {
 	_ [0]func() // == would compare addresses
 
-	// A pointer, for two reasons: package fmt follows none that lies inside a
-	// struct, so no verb prints the input, and an input that was never given
-	// differs from an empty one.
-	in *In
+	// Nil if an input was never given, which is not an empty one. The second
+	// pointer keeps the input out of what package fmt prints: that follows one,
+	// where a verb does not fit pointers, and calls no methods on the unexported
+	// field that this is part of.
+	in **In
 }
 
 // Seal wraps the input of a request that is sent under key. The input is
 // copied as by assignment: it shares what its slices, maps and pointers refer
 // to, which must not change from then on.
 func Seal[Op OpType, In any](_ Key[Op], in In) Sealed[In] {
-	return Sealed[In]{in: &in}
+	p := &in
+	return Sealed[In]{in: &p}
 }
 
 // Value returns the input, and the zero In where [Sealed.IsZero].
@@ -183,7 +185,7 @@ func (s Sealed[In]) Value() In {
 		var zero In
 		return zero
 	}
-	return *s.in
+	return **s.in
 }
 
 // IsZero reports whether [Seal] did not make s: the request around it was
@@ -227,7 +229,7 @@ func MarshalRequest[Op OpType, In any](key Key[Op], in Sealed[In]) ([]byte, erro
 	case in.IsZero():
 		return fail(errors.New("it holds no input: make it with its constructor"))
 	}
-	data, err := json.Marshal(envelope[Op, In]{operationOf[Op]().ID, key, in.in})
+	data, err := json.Marshal(envelope[Op, In]{operationOf[Op]().ID, key, *in.in})
 	if err != nil {
 		return fail(err)
 	}
