@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/idemgen/idemgen/examples/payments/api"
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// States of a payment. An open one is sent, and sent again, until it has
+// another.
+const (
+	paid     = "paid"
+	declined = "declined" // the service says no: no money has moved, and none will
+	parked   = "parked"   // sending it again does not help: a person finds out
+)
+
+// sender pays for orders: it sends their stored requests until each has a
+// result. Several can run at once, in several processes too.
+type sender struct {
+	db       *sql.DB
+	payments api.IdempotentClient
+	pause    time.Duration // from the first try to the second; it doubles from try to try, up to an hour
+	placed   chan struct{} // wakes a sender that has nothing to do
+	log      *slog.Logger
+}
+
+// payment is an order's turn to be paid.
+type payment struct {
+	order   string
+	request string
+	placed  time.Time
+	due     time.Time // when its next turn comes, unless this one ends it
+}
+
+// run sends what is due, one order after the other, until ctx ends. What is on
+// its way then is sent again after the next start, as after a crash.
+func (s sender) run(ctx context.Context) error {
+	for {
+		p, err := s.take(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, sql.ErrNoRows):
+			select {
+			case <-s.placed:
+			case <-time.After(s.pause):
+			case <-ctx.Done():
+			}
+		case err != nil:
+			return err
+		default:
+			state, err := s.pay(ctx, p)
+			if err != nil {
+				s.log.Warn("not paid yet; the same request is sent again", "order", p.order, "at", p.due, "error", err)
+				continue
+			}
+			s.log.Info("payment settled", "order", p.order, "state", state)
+		}
+	}
+}
+
+// take returns the payment that has been due for longest, or sql.ErrNoRows. It
+// makes it due again later: so nothing has to be written when a try fails, or
+// when this process does, and an order that fails does not hold up the others.
+func (s sender) take(ctx context.Context) (p payment, err error) {
+	var placed, due int64
+	err = s.db.QueryRowContext(ctx, `UPDATE payments
+		SET tries = tries + 1, due = ?1 + min(?2 << min(tries, 20), 3600000)
+		WHERE order_id = (SELECT order_id FROM payments WHERE state = 'open' AND due <= ?1 ORDER BY due LIMIT 1)
+		RETURNING order_id, request, placed, due`, time.Now().UnixMilli(), s.pause.Milliseconds()).
+		Scan(&p.order, &p.request, &placed, &due)
+	p.placed, p.due = time.UnixMilli(placed), time.UnixMilli(due)
+	return p, err
+}
+
+// horizon is how long after an order was placed its request is sent. The service
+// forgets a key after the retention, and would then pay a second time. Half of it
+// is left for clocks that are wrong, and for the person who looks at what is
+// parked.
+func horizon() time.Duration { return api.CreatePaymentOp{}.Operation().Retention / 2 }
+
+// pay sends a request and records what has become of it. With an error it has
+// recorded nothing, and the payment stays open.
+func (s sender) pay(ctx context.Context, p payment) (state string, err error) {
+	if time.Since(p.placed) > horizon() {
+		return parked, s.record(ctx, p, parked, reason(fmt.Errorf("still open %v after it was placed", horizon())))
+	}
+	var req api.CreatePaymentIdempotentRequest
+	if err := json.Unmarshal([]byte(p.request), &req); err != nil {
+		return "", err
+	}
+	call, cancel := context.WithDeadline(ctx, p.due)
+	defer cancel()
+	state, result, err := outcome(s.payments.CreatePayment(call, req))
+	if err != nil {
+		return "", err
+	}
+	return state, s.record(ctx, p, state, result)
+}
+
+// outcome says what the end of a call means for the order. An error is no
+// outcome: the same request must be sent again. That holds if the call's own
+// outcome is unknown, and if it is known to have had no effect, since a call
+// before it, of a process that crashed, can have had one.
+func outcome(answer *api.CreatePaymentResponse, err error) (state string, result []byte, _ error) {
+	var failed *idempotency.CallError
+	switch {
+	case err == nil && answer.JSON201 != nil:
+		return paid, answer.Body, nil
+	case err == nil && (answer.ApplicationproblemJSON400 != nil || answer.ApplicationproblemJSON402 != nil || answer.ApplicationproblemJSON404 != nil):
+		return declined, answer.Body, nil
+	case err == nil: // a proxy's, or for lack of a password: not the operation's
+		return "", nil, fmt.Errorf("the answer %s is none that the document declares", answer.Status())
+	case errors.As(err, &failed) && refusesRequest(failed.Problem):
+		return parked, reason(err), nil
+	default:
+		return "", nil, err
+	}
+}
+
+// refusesRequest reports whether a refusal is for this request, whoever sends
+// it and however often: its key belongs to another one (mismatch), has expired,
+// or is no key. It does not say that no money has moved.
+func refusesRequest(p *idempotency.Problem) bool {
+	return p != nil && p.Status/100 == 4 && !p.Retryable && p.Code != idempotency.CodeScopeMissing
+}
+
+// reason is the result of a parked payment.
+func reason(err error) []byte {
+	text, err := json.Marshal(err.Error())
+	if err != nil { // a string always encodes
+		panic(err)
+	}
+	return text
+}
+
+// record writes the result of a payment beside its order. The first one stays.
+func (s sender) record(ctx context.Context, p payment, state string, result []byte) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE payments SET state = ?, result = ? WHERE order_id = ? AND state = 'open'`, state, string(result), p.order)
+	return err
+}
