@@ -35,8 +35,13 @@ type layer struct {
 var layers = map[string]layer{
 	root: {}, // tests alone
 	"cmd/idemgen": {
-		own:        []string{"generator"},
-		thirdParty: []string{"golang.org/x/mod/module", "golang.org/x/mod/semver"},
+		own:        []string{"generator", "analyzer/idempotencykey"},
+		thirdParty: []string{"golang.org/x/mod/module", "golang.org/x/mod/semver", "golang.org/x/tools/go/analysis/"},
+	},
+	"analyzer/idempotencykey": {thirdParty: []string{"golang.org/x/tools/go/"}},
+	"analyzer/golangcilint": {
+		own:        []string{"analyzer/idempotencykey"},
+		thirdParty: []string{"golang.org/x/tools/go/analysis", "github.com/golangci/plugin-module-register/register"},
 	},
 	"generator": {
 		own: []string{
@@ -182,13 +187,14 @@ func TestWorkspaceTiesAllModules(t *testing.T) {
 	}
 }
 
-// The generator knows the runtime by two strings, since it cannot import it.
+// The generator and the analyzer know the runtime by strings, since they cannot
+// import it.
 func TestRuntimeHasWhatTheGeneratorNames(t *testing.T) {
 	t.Parallel()
 	runtimePath := regexp.MustCompile(root + `/(runtime/[a-z0-9/]+)`)
 	handshake := regexp.MustCompile(`\bIsAtLeastVersion[0-9]+_[0-9]+\b`)
 	paths, constants := map[string]bool{}, map[string]bool{}
-	for _, dir := range []string{"generator", "templates", "cmd"} {
+	for _, dir := range []string{"analyzer", "generator", "templates", "cmd"} {
 		walk(t, dir, func(path string, content []byte) {
 			if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") {
 				return
