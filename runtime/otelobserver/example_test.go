@@ -1,6 +1,7 @@
 package otelobserver_test
 
 import (
+	"errors"
 	"fmt"
 
 	"go.opentelemetry.io/otel/metric/noop"
@@ -10,24 +11,14 @@ import (
 	"github.com/idemgen/idemgen/runtime/retry"
 )
 
-func ExampleServer() {
-	provider := noop.NewMeterProvider() // or otel.GetMeterProvider()
-	observer, err := otelobserver.Server(provider)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	option := idempotency.WithObserver(observer)
-	_ = option // for the generated NewIdempotentHandler
-}
+func Example() {
+	provider := noop.NewMeterProvider() // a program gives otel.GetMeterProvider(), or its own
 
-func ExampleClient() {
-	provider := noop.NewMeterProvider() // or otel.GetMeterProvider()
-	observer, err := otelobserver.Client(provider)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	option := retry.WithObserver(observer)
-	_ = option // for the generated NewIdempotentClient
+	requests, err1 := otelobserver.Server(provider)
+	attempts, err2 := otelobserver.Client(provider)
+	fmt.Println(errors.Join(err1, err2))
+
+	_ = []idempotency.Option{idempotency.WithObserver(requests)} // for the generated NewIdempotentHandler
+	_ = []retry.Option{retry.WithObserver(attempts)}             // for the generated NewIdempotentClient
+	// Output: <nil>
 }
