@@ -271,7 +271,8 @@ func TestUnavailable(t *testing.T) {
 		t.Errorf("%d orders are not settled, want the one that met no database", n)
 	}
 	b.check(t, 0)
-	w.handle(t.Context(), b.next(t))
+	patient, _ := b.worker(t, nil)
+	patient.handle(t.Context(), b.next(t))
 	b.awaitSettled(t)
 	b.check(t, 1)
 }
