@@ -178,7 +178,22 @@ func TestServerMeasuresAfterTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// Sixteen duplicates at a time, and more outcomes than one: every request is
+// A store can refuse with a code of its own; it is not a value of error.type.
+func TestServerForeignCode(t *testing.T) {
+	t.Parallel()
+	rec := newRecorder()
+	observe, err := otelobserver.Server(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observe(t.Context(), idempotency.Event{Operation: "pay", Outcome: idempotency.OutcomeInvalid, Err: &idempotency.Error{Code: "own"}})
+	want := map[string]string{"error.type=_OTHER,idempotency.operation=pay,idempotency.outcome=invalid": "1 measured, 1 in all"}
+	if got := rec.sums(requests); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// Sixteen duplicates of each key at a time: every request is
 // in the sums.
 func TestServerConcurrently(t *testing.T) {
 	t.Parallel()
