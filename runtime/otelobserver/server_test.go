@@ -178,7 +178,7 @@ func TestServerMeasuresAfterTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// A store can refuse with a code of its own; it is not a value of error.type.
+// A store can refuse with a code of its own; it is no value of error.type.
 func TestServerForeignCode(t *testing.T) {
 	t.Parallel()
 	rec := newRecorder()
@@ -193,8 +193,7 @@ func TestServerForeignCode(t *testing.T) {
 	}
 }
 
-// Sixteen duplicates of each key at a time: every request is
-// in the sums.
+// Sixteen duplicates of each key at a time: every request is in the sums.
 func TestServerConcurrently(t *testing.T) {
 	t.Parallel()
 	const keys, duplicates = 20, 16
