@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -40,7 +41,7 @@ func run(service, dir string, work time.Duration) error {
 	log := slog.Default()
 	switch service {
 	case "bookings":
-		db, err := open(ctx, dir+"/bookings.db", bookingsSchema)
+		db, err := open(ctx, filepath.Join(dir, "bookings.db"), bookingsSchema)
 		if err != nil {
 			return err
 		}
@@ -52,7 +53,7 @@ func run(service, dir string, work time.Duration) error {
 		go idempotency.RunSweeper(ctx, db.store, time.Hour, log)
 		return serve(ctx, "127.0.0.1:8080", newBookings(bookingService{reader: db.reader, charges: client, work: work, log: log}, db.store, log))
 	case "charges":
-		db, err := open(ctx, dir+"/charges.db", chargesSchema)
+		db, err := open(ctx, filepath.Join(dir, "charges.db"), chargesSchema)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func run(service, dir string, work time.Duration) error {
 		go idempotency.RunSweeper(ctx, db.store, time.Hour, log)
 		return serve(ctx, "127.0.0.1:8081", newCharges(chargeService{reader: db.reader}, db.store, log))
 	}
-	return fmt.Errorf("there is no service %q: serve bookings or charges", service)
+	return fmt.Errorf("-serve is %q; set it to bookings or charges", service)
 }
 
 // database is one service's own.
