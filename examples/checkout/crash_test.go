@@ -14,10 +14,11 @@ import (
 // Covers CLI-01.
 func TestCrash(t *testing.T) {
 	t.Parallel()
+	program := buildService(t)
 	for point, executed := range map[e2e.Point]int{beforeSending: 0, answered: 1, recording: 1} {
 		t.Run(string(point), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newBench(t, program)
 			b.startShop(t, point)
 			if err := b.order(t.Context(), "order-0", 250); err != nil {
 				t.Fatal(err)
@@ -85,7 +86,7 @@ func TestKills(t *testing.T) {
 			rounds = append(rounds, moments[i])
 		}
 	}
-	b := newBench(t)
+	b := newBench(t, buildService(t))
 	b.startShop(t, "")
 	placed := 0
 	kills := map[status]int{} // of a shop with an order in this state

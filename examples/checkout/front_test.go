@@ -125,7 +125,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resp, answer, err := f.send(r, service, body)
 	if err != nil {
 		var broken *net.OpError
-		if r.Context().Err() == nil && !(errors.As(err, &broken) && broken.Op == "dial") {
+		notSent := errors.As(err, &broken) && broken.Op == "dial"
+		if r.Context().Err() == nil && !notSent {
 			f.note(func() { f.cut++ })
 		}
 		panic(http.ErrAbortHandler)

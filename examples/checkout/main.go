@@ -76,7 +76,7 @@ func run(c config, opts ...retry.Option) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for range c.senders {
-		group.Go(func() error { return s.run(ctx) })
+		group.Go(func() error { s.run(ctx); return nil })
 	}
 	group.Go(func() error { return serve(ctx, c.addr, handler(db, s.placed)) })
 	return group.Wait()

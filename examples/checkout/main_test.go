@@ -71,11 +71,17 @@ type bench struct {
 	db, money *sql.DB // both databases
 }
 
-func newBench(t *testing.T) *bench {
+// buildService builds the payments service.
+func buildService(t *testing.T) (program string) {
+	t.Helper()
+	return e2e.Build(t, "github.com/idemgen/idemgen/examples/payments")
+}
+
+func newBench(t *testing.T, program string) *bench {
 	t.Helper()
 	b := &bench{
 		front:   newFront(t),
-		program: e2e.Build(t, "github.com/idemgen/idemgen/examples/payments"),
+		program: program,
 		bank:    filepath.Join(t.TempDir(), "payments.db"),
 		file:    filepath.Join(t.TempDir(), "shop.db"),
 	}

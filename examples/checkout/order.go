@@ -39,7 +39,7 @@ func place(ctx context.Context, db *sql.DB, o Order) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // does nothing after Commit
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	if _, err := tx.ExecContext(ctx, `INSERT INTO orders (id, customer, cents) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`,
 		o.ID, o.Customer, o.Cents); err != nil {
 		return err

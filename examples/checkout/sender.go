@@ -41,27 +41,28 @@ type payment struct {
 
 // run sends what is due, one order after the other, until ctx ends. What is on
 // its way then is sent again after the next start, as after a crash.
-func (s sender) run(ctx context.Context) error {
-	for {
+func (s sender) run(ctx context.Context) {
+	for ctx.Err() == nil {
 		p, err := s.take(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, sql.ErrNoRows):
+		if err != nil {
+			if !errors.Is(err, sql.ErrNoRows) {
+				s.log.Error("the database fails", "error", err)
+			}
 			select {
 			case <-s.placed:
 			case <-time.After(s.pause):
 			case <-ctx.Done():
 			}
+			continue
+		}
+		state, err := s.pay(ctx, p)
+		switch {
 		case err != nil:
-			return err
+			s.log.Warn("not settled; the same request is sent again", "order", p.order, "at", p.due, "error", err)
+		case state == parked:
+			s.log.Error("parked", "order", p.order)
 		default:
-			state, err := s.pay(ctx, p)
-			if err != nil {
-				s.log.Warn("not paid yet; the same request is sent again", "order", p.order, "at", p.due, "error", err)
-				continue
-			}
-			s.log.Info("payment settled", "order", p.order, "state", state)
+			s.log.Info(state, "order", p.order)
 		}
 	}
 }
