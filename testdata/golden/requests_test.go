@@ -1,0 +1,318 @@
+package golden_test
+
+import (
+	"bytes"
+	"encoding/gob"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	chi "github.com/idemgen/idemgen/testdata/golden/chi"
+	client "github.com/idemgen/idemgen/testdata/golden/client"
+	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
+	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
+	initialisms "github.com/idemgen/idemgen/testdata/golden/initialisms"
+	names "github.com/idemgen/idemgen/testdata/golden/names"
+	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
+	v25 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.5"
+	v27 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.7"
+	policies "github.com/idemgen/idemgen/testdata/golden/policies"
+	stdhttp "github.com/idemgen/idemgen/testdata/golden/std-http"
+)
+
+// interfaces are what is generated for the handlers of each golden case, or for
+// its callers. Their methods take every request type.
+var interfaces = map[string]reflect.Type{
+	"chi":               reflect.TypeFor[chi.IdempotentServer[struct{}]](),
+	"client":            reflect.TypeFor[client.IdempotentClient](),
+	"gorilla":           reflect.TypeFor[gorilla.IdempotentServer[struct{}]](),
+	"hostile":           reflect.TypeFor[hostile.IdempotentServer[struct{}]](),
+	"initialisms":       reflect.TypeFor[initialisms.IdempotentServer[struct{}]](),
+	"names":             reflect.TypeFor[names.IdempotentServer[struct{}]](),
+	"oapi-codegen-v2.3": reflect.TypeFor[v23.IdempotentServer[struct{}]](),
+	"oapi-codegen-v2.5": reflect.TypeFor[v25.IdempotentServer[struct{}]](),
+	"oapi-codegen-v2.7": reflect.TypeFor[v27.IdempotentServer[struct{}]](),
+	"policies":          reflect.TypeFor[policies.IdempotentServer[struct{}]](),
+	"std-http":          reflect.TypeFor[stdhttp.IdempotentServer[struct{}]](),
+}
+
+func TestEveryCaseIsHere(t *testing.T) {
+	t.Parallel()
+	configs, err := filepath.Glob("*/idemgen.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range configs {
+		if name := filepath.Base(filepath.Dir(path)); interfaces[name] == nil {
+			t.Errorf("interfaces lacks %s", name)
+		}
+	}
+}
+
+// TestRequests takes every request type of every golden case through what its
+// users do with it, with all fields of its input set.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	for name, methods := range interfaces {
+		marked := 0
+		for i := range methods.NumMethod() {
+			method := methods.Method(i)
+			for j := range method.Type.NumIn() {
+				requestType := method.Type.In(j)
+				if _, isRequest := requestType.MethodByName("Input"); !isRequest {
+					continue
+				}
+				marked++
+				t.Run(name+"/"+method.Name, func(t *testing.T) {
+					t.Parallel()
+					testRequest(t, requestType)
+				})
+			}
+		}
+		if marked == 0 {
+			t.Errorf("%s has no marked operations", name)
+		}
+	}
+}
+
+// secret is in every text of an input, and no part of a key.
+const secret = "s3cr3t"
+
+func testRequest(t *testing.T, requestType reflect.Type) {
+	t.Helper()
+	inputType := resultOf(t, requestType, "Input")
+	op := operation(t, requestType)
+	input := reflect.New(inputType)
+	fill(input.Elem())
+	key := keyOf(t, requestType)
+	stored, err := json.Marshal(map[string]any{"operation": op.ID, "idempotency_key": key, "input": input.Interface()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := reflect.New(requestType)
+	if !refusesZero(made.Interface()) {
+		t.Error("the zero request is stored")
+	}
+	if requestType.Comparable() {
+		t.Error("compares with ==")
+	}
+
+	if hasStream(inputType) {
+		if err := json.Unmarshal(stored, made.Interface()); err == nil || !strings.Contains(err.Error(), "stream") {
+			t.Errorf("a request with a stream is read: %v", err)
+		}
+		if data, err := json.Marshal(made.Interface()); err == nil || !strings.Contains(err.Error(), "stream") {
+			t.Errorf("a request with a stream is stored as %s, %v", data, err)
+		}
+		return
+	}
+	if err := json.Unmarshal(stored, made.Interface()); err != nil {
+		t.Fatalf("%s: %v", stored, err)
+	}
+	if got := made.MethodByName("Input").Call(nil)[0].Interface(); !reflect.DeepEqual(got, input.Elem().Interface()) {
+		t.Errorf("%s has the input %+v", stored, got)
+	}
+	data, err := json.Marshal(made.Interface())
+	again := reflect.New(requestType)
+	if err != nil || json.Unmarshal(data, again.Interface()) != nil || !equal(again, made) {
+		t.Errorf("stored as %s, %v", data, err)
+	}
+	if equal(made, reflect.New(requestType)) {
+		t.Error("equals the zero request")
+	}
+	refuses(t, requestType, stored)
+	printsNothing(t, made)
+	losesNothingQuietly(t, made)
+}
+
+// refuses checks that a stored request which is not whole, or another
+// operation's, is not read and changes nothing.
+func refuses(t *testing.T, requestType reflect.Type, stored []byte) {
+	t.Helper()
+	for what, change := range map[string]func(members map[string]any){
+		"without a key":                func(m map[string]any) { delete(m, "idempotency_key") },
+		"with a null key":              func(m map[string]any) { m["idempotency_key"] = nil },
+		"with an empty key":            func(m map[string]any) { m["idempotency_key"] = "" },
+		"without an operation":         func(m map[string]any) { delete(m, "operation") },
+		"of another operation":         func(m map[string]any) { m["operation"] = "another" },
+		"without an input":             func(m map[string]any) { delete(m, "input") },
+		"with a null input":            func(m map[string]any) { m["input"] = nil },
+		"with an unknown member":       func(m map[string]any) { m["more"] = 1 },
+		"with an unknown input member": func(m map[string]any) { m["input"].(map[string]any)["Unknown"] = 1 },
+	} {
+		var members map[string]any
+		if err := json.Unmarshal(stored, &members); err != nil {
+			t.Fatal(err)
+		}
+		change(members)
+		data, err := json.Marshal(members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		into := reflect.New(requestType)
+		if err := json.Unmarshal(data, into.Interface()); err == nil || !equal(into, reflect.New(requestType)) {
+			t.Errorf("a request %s is read: %s, %v", what, data, err)
+		}
+	}
+	doubled := bytes.Replace(stored, []byte(`{`), []byte(`{"idempotency_key":"k2",`), 1)
+	if err := json.Unmarshal(doubled, reflect.New(requestType).Interface()); err == nil {
+		t.Errorf("a request with two keys is read: %s", doubled)
+	}
+}
+
+// printsNothing checks that no way to print a request, or what holds it, shows
+// its input, and that the usual ones show its key.
+func printsNothing(t *testing.T, made reflect.Value) {
+	t.Helper()
+	type job struct{ request any }
+	type order struct{ Request any }
+	v := made.Elem().Interface()
+	for _, holder := range []any{v, made.Interface(), []any{v}, order{v}, job{v}, job{made.Interface()}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			if s := fmt.Sprintf(verb, holder); strings.Contains(s, secret) || strings.Contains(s, fmt.Sprintf("%x", secret)) {
+				t.Errorf("%s prints %T as %s", verb, holder, s)
+			}
+		}
+	}
+	key := made.Elem().FieldByName("IdempotencyKey").Interface().(fmt.Stringer).String()
+	var out bytes.Buffer
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("", "request", v, "pointer", made.Interface())
+	slog.New(slog.NewTextHandler(&out, nil)).Info("", "request", v, "holder", order{v})
+	for what, s := range map[string]string{"log": out.String(), "text": fmt.Sprint(v), "text of a holder": fmt.Sprintf("%+v", order{v})} {
+		if strings.Contains(s, secret) || !strings.Contains(s, key) {
+			t.Errorf("%s: %s", what, s)
+		}
+	}
+}
+
+// losesNothingQuietly checks that a request which went through an encoding that
+// knows exported fields alone cannot be used as if it were whole.
+func losesNothingQuietly(t *testing.T, made reflect.Value) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := gob.NewEncoder(&out).Encode(made.Interface()); err == nil {
+		t.Errorf("a gob without the input: %q", out.String())
+	}
+	data, err := xml.Marshal(made.Interface())
+	if err != nil {
+		return
+	}
+	lost := reflect.New(made.Type().Elem())
+	if err := xml.Unmarshal(data, lost.Interface()); err != nil {
+		return
+	}
+	if equal(lost, made) || !refusesZero(lost.Interface()) {
+		t.Errorf("%s is taken for a whole request", data)
+	}
+}
+
+// refusesZero reports whether a request that no constructor made is refused.
+func refusesZero(request any) bool {
+	_, err := json.Marshal(request)
+	return err != nil
+}
+
+// equal calls the method Equal that go-cmp looks for: one of T that takes a T.
+func equal(a, b reflect.Value) bool {
+	method := a.Elem().MethodByName("Equal")
+	if !method.IsValid() || method.Type().NumIn() != 1 || method.Type().In(0) != a.Type().Elem() {
+		panic(fmt.Sprintf("%v has no method Equal that takes another", a.Type().Elem()))
+	}
+	return method.Call([]reflect.Value{b.Elem()})[0].Bool()
+}
+
+func resultOf(t *testing.T, typ reflect.Type, method string) reflect.Type {
+	t.Helper()
+	m, found := typ.MethodByName(method)
+	if !found {
+		t.Fatalf("%v has no method %s", typ, method)
+	}
+	return m.Type.Out(0)
+}
+
+// operation returns the operation that the type of a request's key names.
+func operation(t *testing.T, requestType reflect.Type) *idempotency.Operation {
+	t.Helper()
+	field, _ := requestType.FieldByName("IdempotencyKey")
+	op, ok := reflect.TypeAssert[idempotency.OpType](reflect.Zero(field.Type.Field(0).Type.Elem()))
+	if !ok {
+		t.Fatalf("%v has no key of an operation", requestType)
+	}
+	return op.Operation()
+}
+
+// keyOf returns a text that the key of a request takes.
+func keyOf(t *testing.T, requestType reflect.Type) string {
+	t.Helper()
+	field, _ := requestType.FieldByName("IdempotencyKey")
+	var errs []error
+	for _, text := range []string{"01890a5d-ac96-774b-bcce-b302099a8057", "k1"} {
+		err := reflect.New(field.Type).Interface().(interface{ UnmarshalText(text []byte) error }).UnmarshalText([]byte(text))
+		if err == nil {
+			return text
+		}
+		errs = append(errs, err)
+	}
+	t.Fatal(errors.Join(errs...))
+	return ""
+}
+
+func hasStream(input reflect.Type) bool {
+	for i := range input.NumField() {
+		if input.Field(i).Type == reflect.TypeFor[io.Reader]() {
+			return true
+		}
+	}
+	return false
+}
+
+// fill sets everything in v that can be set, so that what an encoding leaves out
+// is seen.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(secret + "@mail.example") // an address too, for the types that check it
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(0.5)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i))
+		}
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i))
+			}
+		}
+	case reflect.Interface:
+		if v.NumMethod() == 0 {
+			v.Set(reflect.ValueOf(secret))
+		}
+	}
+}
