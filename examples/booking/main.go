@@ -4,6 +4,10 @@
 // go run ./examples/booking -serve bookings
 package main
 
+// Each idemgen.yaml says what is generated, from the openapi.yaml beside it.
+//go:generate go run github.com/idemgen/idemgen/cmd/idemgen -config bookings/idemgen.yaml
+//go:generate go run github.com/idemgen/idemgen/cmd/idemgen -config charges/idemgen.yaml
+
 import (
 	"context"
 	"database/sql"

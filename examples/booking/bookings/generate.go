@@ -1,5 +1,0 @@
-// Package bookings is the API of bookings: server, and client.
-package bookings
-
-// idemgen.yaml says what is generated, from openapi.yaml.
-//go:generate go run github.com/idemgen/idemgen/cmd/idemgen
