@@ -17,23 +17,34 @@ import (
 )
 
 // What the generated types forbid does not compile. Each file of
-// testdata/misuse/compiler is one mistake, made outside of the generated package
-// (outside.go) and inside of it (inside.go), and what the compiler says of it
-// (outside.txt and inside.txt). A new file is a new case; -update records
-// messages. Those that are there hold for Go 1.25 and Go 1.26.
+// testdata/misuse/std-http and client is one mistake in the use of that golden
+// case, made outside of the generated package (outside.go) and inside of it
+// (inside.go), and what the compiler says (outside.txt and inside.txt). A new
+// file is a new case; -update records messages. Those that are there hold for
+// Go 1.25 and Go 1.26.
 //
 // Covers CLI-01: there is no request without its caller's key.
 func TestMisuseDoesNotCompile(t *testing.T) {
 	t.Parallel()
-	cases := readMisuse(t, "compiler")
+	for _, golden := range []string{"std-http", "client"} {
+		t.Run(golden, func(t *testing.T) {
+			t.Parallel()
+			misuseDoesNotCompile(t, golden)
+		})
+	}
+}
+
+func misuseDoesNotCompile(t *testing.T, golden string) {
+	t.Helper()
+	cases := readMisuse(t, golden)
 	outside, inside := make(map[string][]byte), make(map[string][]byte)
 	for _, m := range cases {
 		outside["misuse/"+m.name+"/main.go"] = m.program(t, "outside")
-		inside["golden/std-http/"+m.name+".go"] = m.program(t, "inside")
+		inside["golden/"+golden+"/"+m.name+".go"] = m.program(t, "inside")
 	}
 	// All errors of a package, not the first ten.
 	fromOutside, _ := goBuild(t, outside, "-gcflags=-e", "./misuse/...")
-	fromInside, _ := goBuild(t, inside, "-gcflags=-e", "./golden/std-http")
+	fromInside, _ := goBuild(t, inside, "-gcflags=-e", "./golden/"+golden)
 	saidOutside, saidInside := splitErrors(t, fromOutside), splitErrors(t, fromInside)
 	for _, m := range cases {
 		t.Run(m.name, func(t *testing.T) {
@@ -55,12 +66,12 @@ func TestMisuseIsRefusedAtRunTime(t *testing.T) {
 	for _, m := range cases {
 		programs["misuse/"+m.name+"/main.go"] = m.program(t, "outside")
 		if m.has("inside.go") {
-			programs["golden/std-http/"+m.name+".go"] = m.program(t, "inside")
+			programs["golden/client/"+m.name+".go"] = m.program(t, "inside")
 		}
 	}
 	bin := t.TempDir() + string(filepath.Separator)
 	if out, err := goBuild(t, programs, "-ldflags=-s -w", "-o", bin, "./misuse/..."); err != nil {
-		t.Fatalf("does not compile: move the mistake to testdata/misuse/compiler\n%s", out)
+		t.Fatalf("does not compile: move the mistake to testdata/misuse/client\n%s", out)
 	}
 	for _, m := range cases {
 		t.Run(m.name, func(t *testing.T) {
@@ -184,8 +195,8 @@ func goBuild(t *testing.T, files map[string][]byte, args ...string) (string, err
 }
 
 // compilerError begins an error in a program: misuse/NAME/main.go:LINE:COLUMN:
-// or golden/std-http/NAME.go:LINE:COLUMN:, below the directory that it is in.
-var compilerError = regexp.MustCompile(`^\S*[/\\](?:misuse[/\\](\w+)[/\\]main|golden[/\\]std-http[/\\](\w+))\.go:(\d+:\d+: .*)`)
+// or golden/CASE/NAME.go:LINE:COLUMN:, below the directory that it is in.
+var compilerError = regexp.MustCompile(`^\S*[/\\](?:misuse[/\\](\w+)[/\\]main|golden[/\\][\w-]+[/\\](\w+))\.go:(\d+:\d+: .*)`)
 
 // splitErrors returns the compiler's errors by the name of their program,
 // without paths.
