@@ -5,10 +5,10 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 	"strings"
 
-	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
 )
 
@@ -133,7 +133,8 @@ func (c *checker) leaves(a attempt, stmts []ast.Stmt, err *types.Var) bool {
 					return true
 				}
 			case c.failed(s.Cond, err):
-				if s.Else != nil && a.exits(s.Else) ||
+				otherwise, isBlock := s.Else.(*ast.BlockStmt)
+				if isBlock && a.exits(otherwise) ||
 					endsWith(s.Body.List, token.CONTINUE) && leavesAtEnd(stmts[i+1:]) {
 					return true
 				}
@@ -166,7 +167,9 @@ func (c *checker) succeeded(cond ast.Expr, err *types.Var) bool {
 		switch e.Op {
 		case token.EQL:
 			return c.comparesNil(e, err)
-		case token.LAND, token.LOR:
+		case token.LAND: // err != nil && !retryable(err) speaks of an error alone
+			return (c.succeeded(e.X, err) || c.succeeded(e.Y, err)) && !c.failed(e, err)
+		case token.LOR:
 			return c.succeeded(e.X, err) || c.succeeded(e.Y, err)
 		}
 	case *ast.UnaryExpr:
@@ -204,12 +207,12 @@ func (c *checker) judges(call *ast.CallExpr, err *types.Var) bool {
 }
 
 // exits tells whether a statement in node, which stands in around, leaves the
-// loop.
+// loop. A loop inside it is another matter.
 func (a attempt) exits(node ast.Node, around ...ast.Node) bool {
 	found := false
 	ast.PreorderStack(node, around, func(n ast.Node, stack []ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.FuncLit:
+		case *ast.FuncLit, *ast.ForStmt, *ast.RangeStmt:
 			return false
 		case *ast.ReturnStmt:
 			found = true
@@ -226,10 +229,10 @@ func (a attempt) exits(node ast.Node, around ...ast.Node) bool {
 	return found
 }
 
-// takesBreak tells whether a break in n leaves n.
+// takesBreak tells whether a break in n, which is no loop, leaves n.
 func takesBreak(n ast.Node) bool {
 	switch n.(type) {
-	case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
+	case *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
 		return true
 	}
 	return false
@@ -257,12 +260,9 @@ func leavesAtEnd(stmts []ast.Stmt) bool {
 	return returns
 }
 
-// inputNames are the names of methods that return something else at each call.
-var inputNames = map[string]bool{
-	"Accept": true, "Advance": true, "Dequeue": true, "Fetch": true, "FetchMessage": true, "HasMorePages": true,
-	"HasNext": true, "More": true, "Next": true, "NextPage": true, "NextResultSet": true, "Poll": true, "Pop": true,
-	"Read": true, "ReadMessage": true, "ReadString": true, "Receive": true, "Recv": true, "RecvMsg": true, "Scan": true, "Take": true,
-}
+// inputName begins the names of functions that return something else at each
+// call.
+var inputName = regexp.MustCompile(`^(?i:accept|advance|consume|dequeue|fetch|hasmore|hasnext|more|next|peek|poll|pop|pull|read|receive|recv|scan|take)([A-Z]|$)`)
 
 // takesInput tells whether e asks an iterator, a queue or a channel for more.
 func (c *checker) takesInput(e ast.Expr) bool {
@@ -279,16 +279,26 @@ func (c *checker) takesInput(e ast.Expr) bool {
 	return found
 }
 
+// isInput tells whether a call takes the next piece of some input. The name of
+// an API's operation says nothing of that kind, nor does a retry's own counter.
 func (c *checker) isInput(call *ast.CallExpr) bool {
-	s, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-	return ok && inputNames[s.Sel.Name] && !strings.Contains(path(c.callee(call)), "retry") && !strings.Contains(path(c.callee(call)), "backoff")
+	var name string
+	switch fun := ast.Unparen(call.Fun).(type) {
+	case *ast.SelectorExpr:
+		name = fun.Sel.Name
+	case *ast.Ident:
+		name = fun.Name
+	}
+	from := path(c.callee(call))
+	return inputName.MatchString(name) && !c.receivesKey(call) &&
+		!strings.Contains(from, "retry") && !strings.Contains(from, "backoff")
 }
 
 // varies tells whether a call of an attempt gets input that the attempt has
 // made or taken, its key and its context aside: then the next attempt does
 // something else.
 func (c *checker) varies(call *ast.CallExpr, a attempt, f flow) bool {
-	v := variation{c, call, a, f, map[*types.Var]bool{}}
+	v := variation{c, call, a, f, map[*types.Var]bool{}, map[*types.Var]bool{}}
 	return c.isInput(call) || v.inCall(call)
 }
 
@@ -298,11 +308,15 @@ type variation struct {
 	call    *ast.CallExpr
 	attempt attempt
 	flow    flow
-	seen    map[*types.Var]bool
+
+	begun, done map[*types.Var]bool
 }
 
 // in tells whether the value of e differs in each attempt.
 func (v variation) in(e ast.Expr) bool {
+	if e == nil {
+		return false
+	}
 	if t := v.pass.TypesInfo.TypeOf(e); t != nil && (isKey(t) || isContext(t)) {
 		return false
 	}
@@ -318,7 +332,7 @@ func (v variation) in(e ast.Expr) bool {
 	case *ast.IndexExpr:
 		return v.in(e.X) || v.in(e.Index)
 	case *ast.SliceExpr:
-		return v.in(e.X)
+		return v.in(e.X) || v.in(e.Low) || v.in(e.High)
 	case *ast.KeyValueExpr:
 		return v.in(e.Value)
 	case *ast.BinaryExpr:
@@ -354,12 +368,13 @@ func (v variation) inFunction(lit *ast.FuncLit) bool {
 
 func (v variation) inVariable(obj *types.Var) bool {
 	switch {
-	case obj == nil || v.seen[obj]:
+	case obj == nil || v.done[obj]:
 		return false
-	case v.attempt.counters[obj]:
+	case v.attempt.counters[obj], v.begun[obj]: // it counts, or is made from itself
 		return true
 	}
-	v.seen[obj] = true
+	v.begun[obj] = true
+	defer func() { v.done[obj] = true }()
 	for _, a := range v.flow[obj] {
 		if !within(a.pos, v.attempt.body) {
 			continue
@@ -567,8 +582,8 @@ func (c *checker) listRetryLoops() {
 		return
 	}
 	for loop := range c.root.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
-		for _, call := range c.repeated(loop, c.flowAround(loop)) {
-			c.report(retryLoop, call, []analysis.SuggestedFix(nil), "this call is repeated until it succeeds")
+		if calls := c.repeated(loop, c.flowAround(loop)); len(calls) > 0 {
+			c.report(retryLoop, calls[0], nil, "this call is repeated until it succeeds")
 		}
 	}
 }

@@ -142,6 +142,67 @@ func pages(ctx context.Context, client api.IdempotentClient) error {
 	}
 }
 
+var errEnd = errors.New("end")
+
+func untilTheEnd(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
+	for {
+		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in))
+		if err != nil && !errors.Is(err, errEnd) {
+			return err
+		}
+		if errors.Is(err, errEnd) {
+			return nil
+		}
+	}
+}
+
+func untilTold(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) {
+	for {
+		resp, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in))
+		if err != nil {
+			fmt.Println(err)
+		} else if resp.StatusCode() == 204 {
+			return
+		}
+	}
+}
+
+func upwards(ctx context.Context, client api.IdempotentClient, account string) error {
+	for {
+		in := api.CreatePaymentInput{AccountId: account}
+		if _, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)); err == nil {
+			return nil
+		}
+		account = parentOf(account)
+	}
+}
+
+func parentOf(account string) string { return account + "/.." }
+
+func parts(ctx context.Context, client api.IdempotentClient, text string) error {
+	n := 0
+	for {
+		in := api.CreatePaymentInput{AccountId: text[:n]}
+		if _, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)); err == nil {
+			return nil
+		}
+		n = len(text) - n
+	}
+}
+
+func inner(ctx context.Context, client api.IdempotentClient, orders []api.CreatePaymentInput, in api.CreatePaymentInput) {
+	for {
+		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in))
+		if err == nil {
+			for _, order := range orders {
+				if order.Amount == 0 {
+					return
+				}
+			}
+		}
+	}
+}
+
 func halves(ctx context.Context, client api.IdempotentClient, amount int64) error {
 	for {
 		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), api.CreatePaymentInput{Amount: amount}))
