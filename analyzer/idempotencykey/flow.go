@@ -19,6 +19,7 @@ type assignment struct {
 	// range or through a pointer.
 	value ast.Expr
 	how   manner
+	part  bool
 }
 
 type manner int
@@ -37,8 +38,9 @@ func (c *checker) flowOf(decl inspector.Cursor) flow {
 	}
 	f := flow{}
 	add := func(target ast.Expr, how manner, value ast.Expr) {
-		if v := c.variable(rootOf(target)); v != nil {
-			f[v] = append(f[v], assignment{target.Pos(), value, how})
+		root := rootOf(target)
+		if v := c.variable(root); v != nil {
+			f[v] = append(f[v], assignment{target.Pos(), value, how, root != ast.Unparen(target)})
 		}
 	}
 	for cur := range decl.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil)) {

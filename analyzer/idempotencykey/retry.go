@@ -370,13 +370,16 @@ func (v variation) inVariable(obj *types.Var) bool {
 	switch {
 	case obj == nil || v.done[obj]:
 		return false
-	case v.attempt.counters[obj], v.begun[obj]: // it counts, or is made from itself
+	case v.attempt.counters[obj]:
 		return true
+	case v.begun[obj]: // it is made from itself, and so from the attempt before
+		return !within(obj.Pos(), v.attempt.body)
 	}
 	v.begun[obj] = true
 	defer func() { v.done[obj] = true }()
 	for _, a := range v.flow[obj] {
-		if !within(a.pos, v.attempt.body) {
+		// A method that keeps its state in its receiver still does the same.
+		if !within(a.pos, v.attempt.body) || a.part && obj.Kind() == types.RecvVar {
 			continue
 		}
 		switch {

@@ -109,6 +109,21 @@ func replaced(ctx context.Context, client api.IdempotentClient, req api.CreatePa
 	}
 }
 
+type payer struct {
+	client api.IdempotentClient
+	last   error
+}
+
+func (p *payer) pay(ctx context.Context, in api.CreatePaymentInput) {
+	for range 3 {
+		_, err := p.client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry loop`
+		if err == nil {
+			return
+		}
+		p.last = err
+	}
+}
+
 func random(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	for {
 		key := idempotency.MustParseKey[api.CreatePaymentOp]("payment-" + uuid.NewString()) // want `each attempt of this retry loop`
