@@ -256,8 +256,12 @@ func (b *bench) checkPaid(t *testing.T, n int) {
 		}
 		at, ok := stored[req.IdempotencyKey.String()]
 		want := api.Payment{Id: at.payment.Id, From: o.Customer, To: ourAccount, Amount: o.Cents}
-		if !ok || at.payment != want {
-			t.Errorf("order %s (%d cents): the service has stored %+v", o.ID, o.Cents, at)
+		if !ok {
+			t.Errorf("order %s is %s, and the service has stored nothing under its key", o.ID, o.Payment)
+			continue
+		}
+		if at.payment != want {
+			t.Errorf("order %s (%d cents): the service has made %+v", o.ID, o.Cents, at.payment)
 		}
 		if o.Payment != paid || result != at.answer {
 			t.Errorf("order %s is %s with %s, the service has stored %s", o.ID, o.Payment, result, at.answer)
