@@ -153,7 +153,7 @@ type CreateChargeIdempotentRequest struct {
 }
 
 // NewCreateChargeIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCreateChargeIdempotentRequest(key CreateChargeIdempotencyKey, in CreateChargeInput) CreateChargeIdempotentRequest {
 	return CreateChargeIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -175,7 +175,8 @@ func (r CreateChargeIdempotentRequest) LogValue() slog.Value {
 func (r CreateChargeIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CreateChargeIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }

@@ -117,7 +117,7 @@ type CreateOrderIdempotentRequest struct {
 }
 
 // NewCreateOrderIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCreateOrderIdempotentRequest(key CreateOrderIdempotencyKey, in CreateOrderInput) CreateOrderIdempotentRequest {
 	return CreateOrderIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -139,7 +139,8 @@ func (r CreateOrderIdempotentRequest) LogValue() slog.Value {
 func (r CreateOrderIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CreateOrderIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }

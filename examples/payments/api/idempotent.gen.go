@@ -162,7 +162,7 @@ type CreatePaymentIdempotentRequest struct {
 }
 
 // NewCreatePaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCreatePaymentIdempotentRequest(key CreatePaymentIdempotencyKey, in CreatePaymentInput) CreatePaymentIdempotentRequest {
 	return CreatePaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -184,7 +184,8 @@ func (r CreatePaymentIdempotentRequest) LogValue() slog.Value {
 func (r CreatePaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CreatePaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }

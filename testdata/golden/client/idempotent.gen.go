@@ -143,7 +143,7 @@ type CloseAccountIdempotentRequest struct {
 }
 
 // NewCloseAccountIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCloseAccountIdempotentRequest(key CloseAccountIdempotencyKey, in CloseAccountInput) CloseAccountIdempotentRequest {
 	return CloseAccountIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -165,7 +165,8 @@ func (r CloseAccountIdempotentRequest) LogValue() slog.Value {
 func (r CloseAccountIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CloseAccountIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -237,7 +238,7 @@ type CreatePaymentIdempotentRequest struct {
 }
 
 // NewCreatePaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCreatePaymentIdempotentRequest(key CreatePaymentIdempotencyKey, in CreatePaymentInput) CreatePaymentIdempotentRequest {
 	return CreatePaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -259,7 +260,8 @@ func (r CreatePaymentIdempotentRequest) LogValue() slog.Value {
 func (r CreatePaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CreatePaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -332,7 +334,7 @@ type PutDocumentIdempotentRequest struct {
 }
 
 // NewPutDocumentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPutDocumentIdempotentRequest(key PutDocumentIdempotencyKey, in PutDocumentInput) PutDocumentIdempotentRequest {
 	return PutDocumentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -416,7 +418,7 @@ type SubmitFormIdempotentRequest struct {
 }
 
 // NewSubmitFormIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewSubmitFormIdempotentRequest(key SubmitFormIdempotencyKey, in SubmitFormInput) SubmitFormIdempotentRequest {
 	return SubmitFormIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -438,7 +440,8 @@ func (r SubmitFormIdempotentRequest) LogValue() slog.Value {
 func (r SubmitFormIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r SubmitFormIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -508,6 +511,7 @@ type PostImageIdempotentRequest struct {
 }
 
 // NewPostImageIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewPostImageIdempotentRequest(key PostImageIdempotencyKey, in PostImageInput) PostImageIdempotentRequest {
 	return PostImageIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -591,6 +595,7 @@ type AddNoteIdempotentRequest struct {
 }
 
 // NewAddNoteIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewAddNoteIdempotentRequest(key AddNoteIdempotencyKey, in AddNoteInput) AddNoteIdempotentRequest {
 	return AddNoteIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -618,7 +623,8 @@ func (r AddNoteIdempotentRequest) LogValue() slog.Value {
 func (r AddNoteIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r AddNoteIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -688,6 +694,7 @@ type PostPartsIdempotentRequest struct {
 }
 
 // NewPostPartsIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewPostPartsIdempotentRequest(key PostPartsIdempotencyKey, in PostPartsInput) PostPartsIdempotentRequest {
 	return PostPartsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -769,7 +776,7 @@ type CancelPaymentIdempotentRequest struct {
 }
 
 // NewCancelPaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCancelPaymentIdempotentRequest(key CancelPaymentIdempotencyKey, in CancelPaymentInput) CancelPaymentIdempotentRequest {
 	return CancelPaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -791,7 +798,8 @@ func (r CancelPaymentIdempotentRequest) LogValue() slog.Value {
 func (r CancelPaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CancelPaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -859,7 +867,7 @@ type PostRefundsIdempotentRequest struct {
 }
 
 // NewPostRefundsIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPostRefundsIdempotentRequest(key PostRefundsIdempotencyKey, in PostRefundsInput) PostRefundsIdempotentRequest {
 	return PostRefundsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -881,7 +889,8 @@ func (r PostRefundsIdempotentRequest) LogValue() slog.Value {
 func (r PostRefundsIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r PostRefundsIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -957,6 +966,7 @@ type UploadIdempotentRequest struct {
 }
 
 // NewUploadIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewUploadIdempotentRequest(key UploadIdempotencyKey, in UploadInput) UploadIdempotentRequest {
 	return UploadIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }

@@ -159,7 +159,7 @@ type EvilFuncInitPanic1IdempotentRequest struct {
 }
 
 // NewEvilFuncInitPanic1IdempotentRequest returns the request that asks for in
-// under key.
+// under key. What in refers to must not change from then on.
 func NewEvilFuncInitPanic1IdempotentRequest(key EvilFuncInitPanic1IdempotencyKey, in EvilFuncInitPanic1Input) EvilFuncInitPanic1IdempotentRequest {
 	return EvilFuncInitPanic1IdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -181,7 +181,8 @@ func (r EvilFuncInitPanic1IdempotentRequest) LogValue() slog.Value {
 func (r EvilFuncInitPanic1IdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r EvilFuncInitPanic1IdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -242,6 +243,7 @@ type OtherIdempotentRequest struct {
 }
 
 // NewOtherIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewOtherIdempotentRequest(key OtherIdempotencyKey, in OtherInput) OtherIdempotentRequest {
 	return OtherIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -263,7 +265,8 @@ func (r OtherIdempotentRequest) LogValue() slog.Value {
 func (r OtherIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r OtherIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }

@@ -128,7 +128,7 @@ type CreateAPIKeyURLIdempotentRequest struct {
 }
 
 // NewCreateAPIKeyURLIdempotentRequest returns the request that asks for in
-// under key.
+// under key. What in refers to must not change from then on.
 func NewCreateAPIKeyURLIdempotentRequest(key CreateAPIKeyURLIdempotencyKey, in CreateAPIKeyURLInput) CreateAPIKeyURLIdempotentRequest {
 	return CreateAPIKeyURLIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -150,7 +150,8 @@ func (r CreateAPIKeyURLIdempotentRequest) LogValue() slog.Value {
 func (r CreateAPIKeyURLIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CreateAPIKeyURLIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -238,7 +239,7 @@ type StoreDocumentIdempotentRequest struct {
 }
 
 // NewStoreDocumentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewStoreDocumentIdempotentRequest(key StoreDocumentIdempotencyKey, in StoreDocumentInput) StoreDocumentIdempotentRequest {
 	return StoreDocumentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -317,7 +318,7 @@ type PostHTTPIdsIdempotentRequest struct {
 }
 
 // NewPostHTTPIdsIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPostHTTPIdsIdempotentRequest(key PostHTTPIdsIdempotencyKey, in PostHTTPIdsInput) PostHTTPIdsIdempotentRequest {
 	return PostHTTPIdsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -339,7 +340,8 @@ func (r PostHTTPIdsIdempotentRequest) LogValue() slog.Value {
 func (r PostHTTPIdsIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r PostHTTPIdsIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }

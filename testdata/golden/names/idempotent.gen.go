@@ -204,7 +204,8 @@ type BarIdempotentRequest struct {
 	in idempotency.Sealed[BarInput]
 }
 
-// NewBarIdempotentRequest returns the request that asks for in under key.
+// NewBarIdempotentRequest returns the request that asks for in under key. What
+// in refers to must not change from then on.
 func NewBarIdempotentRequest(key BarIdempotencyKey, in BarInput) BarIdempotentRequest {
 	return BarIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -224,7 +225,8 @@ func (r BarIdempotentRequest) LogValue() slog.Value { return idempotency.LogRequ
 func (r BarIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r BarIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -285,6 +287,7 @@ type APIExportIdempotentRequest struct {
 }
 
 // NewAPIExportIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewAPIExportIdempotentRequest(key APIExportIdempotencyKey, in APIExportInput) APIExportIdempotentRequest {
 	return APIExportIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -306,7 +309,8 @@ func (r APIExportIdempotentRequest) LogValue() slog.Value {
 func (r APIExportIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r APIExportIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -367,6 +371,7 @@ type ApiExportIdempotentRequest struct {
 }
 
 // NewApiExportIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewApiExportIdempotentRequest(key ApiExportIdempotencyKey, in ApiExportInput) ApiExportIdempotentRequest {
 	return ApiExportIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -388,7 +393,8 @@ func (r ApiExportIdempotentRequest) LogValue() slog.Value {
 func (r ApiExportIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r ApiExportIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -454,6 +460,7 @@ type KeywordsIdempotentRequest struct {
 }
 
 // NewKeywordsIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewKeywordsIdempotentRequest(key KeywordsIdempotencyKey, in KeywordsInput) KeywordsIdempotentRequest {
 	return KeywordsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -475,7 +482,8 @@ func (r KeywordsIdempotentRequest) LogValue() slog.Value {
 func (r KeywordsIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r KeywordsIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -543,7 +551,7 @@ type OrderCreateV10IdempotentRequest struct {
 }
 
 // NewOrderCreateV10IdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewOrderCreateV10IdempotentRequest(key OrderCreateV10IdempotencyKey, in OrderCreateV10Input) OrderCreateV10IdempotentRequest {
 	return OrderCreateV10IdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -565,7 +573,8 @@ func (r OrderCreateV10IdempotentRequest) LogValue() slog.Value {
 func (r OrderCreateV10IdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r OrderCreateV10IdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -634,7 +643,8 @@ type OwnIdempotentRequest struct {
 	in idempotency.Sealed[OwnInput]
 }
 
-// NewOwnIdempotentRequest returns the request that asks for in under key.
+// NewOwnIdempotentRequest returns the request that asks for in under key. What
+// in refers to must not change from then on.
 func NewOwnIdempotentRequest(key OwnIdempotencyKey, in OwnInput) OwnIdempotentRequest {
 	return OwnIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -654,7 +664,8 @@ func (r OwnIdempotentRequest) LogValue() slog.Value { return idempotency.LogRequ
 func (r OwnIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r OwnIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -715,6 +726,7 @@ type ChargeIdempotentRequest struct {
 }
 
 // NewChargeIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewChargeIdempotentRequest(key ChargeIdempotencyKey, in ChargeInput) ChargeIdempotentRequest {
 	return ChargeIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -736,7 +748,8 @@ func (r ChargeIdempotentRequest) LogValue() slog.Value {
 func (r ChargeIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r ChargeIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -799,7 +812,7 @@ type NewPaymentIdempotentRequest struct {
 }
 
 // NewNewPaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewNewPaymentIdempotentRequest(key NewPaymentIdempotencyKey, in NewPaymentInput) NewPaymentIdempotentRequest {
 	return NewPaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -821,7 +834,8 @@ func (r NewPaymentIdempotentRequest) LogValue() slog.Value {
 func (r NewPaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r NewPaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -887,7 +901,7 @@ type SendTransactionIdempotentRequest struct {
 }
 
 // NewSendTransactionIdempotentRequest returns the request that asks for in
-// under key.
+// under key. What in refers to must not change from then on.
 func NewSendTransactionIdempotentRequest(key SendTransactionIdempotencyKey, in SendTransactionInput) SendTransactionIdempotentRequest {
 	return SendTransactionIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -909,7 +923,8 @@ func (r SendTransactionIdempotentRequest) LogValue() slog.Value {
 func (r SendTransactionIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r SendTransactionIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }

@@ -239,7 +239,7 @@ type CloseAccountIdempotentRequest struct {
 }
 
 // NewCloseAccountIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCloseAccountIdempotentRequest(key CloseAccountIdempotencyKey, in CloseAccountInput) CloseAccountIdempotentRequest {
 	return CloseAccountIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -261,7 +261,8 @@ func (r CloseAccountIdempotentRequest) LogValue() slog.Value {
 func (r CloseAccountIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CloseAccountIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -333,7 +334,7 @@ type CreatePaymentIdempotentRequest struct {
 }
 
 // NewCreatePaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCreatePaymentIdempotentRequest(key CreatePaymentIdempotencyKey, in CreatePaymentInput) CreatePaymentIdempotentRequest {
 	return CreatePaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -355,7 +356,8 @@ func (r CreatePaymentIdempotentRequest) LogValue() slog.Value {
 func (r CreatePaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CreatePaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -428,7 +430,7 @@ type PutDocumentIdempotentRequest struct {
 }
 
 // NewPutDocumentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPutDocumentIdempotentRequest(key PutDocumentIdempotencyKey, in PutDocumentInput) PutDocumentIdempotentRequest {
 	return PutDocumentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -512,7 +514,7 @@ type SubmitFormIdempotentRequest struct {
 }
 
 // NewSubmitFormIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewSubmitFormIdempotentRequest(key SubmitFormIdempotencyKey, in SubmitFormInput) SubmitFormIdempotentRequest {
 	return SubmitFormIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -534,7 +536,8 @@ func (r SubmitFormIdempotentRequest) LogValue() slog.Value {
 func (r SubmitFormIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r SubmitFormIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -604,6 +607,7 @@ type PostImageIdempotentRequest struct {
 }
 
 // NewPostImageIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewPostImageIdempotentRequest(key PostImageIdempotencyKey, in PostImageInput) PostImageIdempotentRequest {
 	return PostImageIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -687,6 +691,7 @@ type AddNoteIdempotentRequest struct {
 }
 
 // NewAddNoteIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewAddNoteIdempotentRequest(key AddNoteIdempotencyKey, in AddNoteInput) AddNoteIdempotentRequest {
 	return AddNoteIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -714,7 +719,8 @@ func (r AddNoteIdempotentRequest) LogValue() slog.Value {
 func (r AddNoteIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r AddNoteIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -799,6 +805,7 @@ type PostPartsIdempotentRequest struct {
 }
 
 // NewPostPartsIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewPostPartsIdempotentRequest(key PostPartsIdempotencyKey, in PostPartsInput) PostPartsIdempotentRequest {
 	return PostPartsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -880,7 +887,7 @@ type CancelPaymentIdempotentRequest struct {
 }
 
 // NewCancelPaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCancelPaymentIdempotentRequest(key CancelPaymentIdempotencyKey, in CancelPaymentInput) CancelPaymentIdempotentRequest {
 	return CancelPaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -902,7 +909,8 @@ func (r CancelPaymentIdempotentRequest) LogValue() slog.Value {
 func (r CancelPaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CancelPaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -970,7 +978,7 @@ type PostRefundsIdempotentRequest struct {
 }
 
 // NewPostRefundsIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPostRefundsIdempotentRequest(key PostRefundsIdempotencyKey, in PostRefundsInput) PostRefundsIdempotentRequest {
 	return PostRefundsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -992,7 +1000,8 @@ func (r PostRefundsIdempotentRequest) LogValue() slog.Value {
 func (r PostRefundsIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r PostRefundsIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -1083,6 +1092,7 @@ type UploadIdempotentRequest struct {
 }
 
 // NewUploadIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewUploadIdempotentRequest(key UploadIdempotencyKey, in UploadInput) UploadIdempotentRequest {
 	return UploadIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }

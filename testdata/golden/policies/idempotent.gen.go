@@ -221,6 +221,7 @@ type ExcludingIdempotentRequest struct {
 }
 
 // NewExcludingIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewExcludingIdempotentRequest(key ExcludingIdempotencyKey, in ExcludingInput) ExcludingIdempotentRequest {
 	return ExcludingIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -242,7 +243,8 @@ func (r ExcludingIdempotentRequest) LogValue() slog.Value {
 func (r ExcludingIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r ExcludingIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -305,7 +307,7 @@ type FromConfigIdempotentRequest struct {
 }
 
 // NewFromConfigIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewFromConfigIdempotentRequest(key FromConfigIdempotencyKey, in FromConfigInput) FromConfigIdempotentRequest {
 	return FromConfigIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -327,7 +329,8 @@ func (r FromConfigIdempotentRequest) LogValue() slog.Value {
 func (r FromConfigIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r FromConfigIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -394,6 +397,7 @@ type IncludingIdempotentRequest struct {
 }
 
 // NewIncludingIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewIncludingIdempotentRequest(key IncludingIdempotencyKey, in IncludingInput) IncludingIdempotentRequest {
 	return IncludingIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -415,7 +419,8 @@ func (r IncludingIdempotentRequest) LogValue() slog.Value {
 func (r IncludingIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r IncludingIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -478,7 +483,7 @@ type JustRandomKeyIdempotentRequest struct {
 }
 
 // NewJustRandomKeyIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewJustRandomKeyIdempotentRequest(key JustRandomKeyIdempotencyKey, in JustRandomKeyInput) JustRandomKeyIdempotentRequest {
 	return JustRandomKeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -500,7 +505,8 @@ func (r JustRandomKeyIdempotentRequest) LogValue() slog.Value {
 func (r JustRandomKeyIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r JustRandomKeyIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -560,6 +566,7 @@ type KeepAllIdempotentRequest struct {
 }
 
 // NewKeepAllIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewKeepAllIdempotentRequest(key KeepAllIdempotencyKey, in KeepAllInput) KeepAllIdempotentRequest {
 	return KeepAllIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -581,7 +588,8 @@ func (r KeepAllIdempotentRequest) LogValue() slog.Value {
 func (r KeepAllIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r KeepAllIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -644,7 +652,7 @@ type PostNamelessIdempotentRequest struct {
 }
 
 // NewPostNamelessIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPostNamelessIdempotentRequest(key PostNamelessIdempotencyKey, in PostNamelessInput) PostNamelessIdempotentRequest {
 	return PostNamelessIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -666,7 +674,8 @@ func (r PostNamelessIdempotentRequest) LogValue() slog.Value {
 func (r PostNamelessIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r PostNamelessIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -735,7 +744,7 @@ type RawFingerprintIdempotentRequest struct {
 }
 
 // NewRawFingerprintIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewRawFingerprintIdempotentRequest(key RawFingerprintIdempotencyKey, in RawFingerprintInput) RawFingerprintIdempotentRequest {
 	return RawFingerprintIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -757,7 +766,8 @@ func (r RawFingerprintIdempotentRequest) LogValue() slog.Value {
 func (r RawFingerprintIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r RawFingerprintIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -815,6 +825,7 @@ type ShortKeyIdempotentRequest struct {
 }
 
 // NewShortKeyIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewShortKeyIdempotentRequest(key ShortKeyIdempotencyKey, in ShortKeyInput) ShortKeyIdempotentRequest {
 	return ShortKeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -836,7 +847,8 @@ func (r ShortKeyIdempotentRequest) LogValue() slog.Value {
 func (r ShortKeyIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r ShortKeyIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -897,6 +909,7 @@ type TokenKeyIdempotentRequest struct {
 }
 
 // NewTokenKeyIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewTokenKeyIdempotentRequest(key TokenKeyIdempotencyKey, in TokenKeyInput) TokenKeyIdempotentRequest {
 	return TokenKeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -918,7 +931,8 @@ func (r TokenKeyIdempotentRequest) LogValue() slog.Value {
 func (r TokenKeyIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r TokenKeyIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -982,6 +996,7 @@ type UuidKeyIdempotentRequest struct {
 }
 
 // NewUuidKeyIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewUuidKeyIdempotentRequest(key UuidKeyIdempotencyKey, in UuidKeyInput) UuidKeyIdempotentRequest {
 	return UuidKeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -1003,7 +1018,8 @@ func (r UuidKeyIdempotentRequest) LogValue() slog.Value {
 func (r UuidKeyIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r UuidKeyIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -1064,6 +1080,7 @@ type Uuidv7KeyIdempotentRequest struct {
 }
 
 // NewUuidv7KeyIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewUuidv7KeyIdempotentRequest(key Uuidv7KeyIdempotencyKey, in Uuidv7KeyInput) Uuidv7KeyIdempotentRequest {
 	return Uuidv7KeyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -1085,7 +1102,8 @@ func (r Uuidv7KeyIdempotentRequest) LogValue() slog.Value {
 func (r Uuidv7KeyIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r Uuidv7KeyIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -1147,6 +1165,7 @@ type WaitingIdempotentRequest struct {
 }
 
 // NewWaitingIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewWaitingIdempotentRequest(key WaitingIdempotencyKey, in WaitingInput) WaitingIdempotentRequest {
 	return WaitingIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -1168,7 +1187,8 @@ func (r WaitingIdempotentRequest) LogValue() slog.Value {
 func (r WaitingIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r WaitingIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }

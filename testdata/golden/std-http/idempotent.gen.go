@@ -229,7 +229,7 @@ type CloseAccountIdempotentRequest struct {
 }
 
 // NewCloseAccountIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCloseAccountIdempotentRequest(key CloseAccountIdempotencyKey, in CloseAccountInput) CloseAccountIdempotentRequest {
 	return CloseAccountIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -251,7 +251,8 @@ func (r CloseAccountIdempotentRequest) LogValue() slog.Value {
 func (r CloseAccountIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CloseAccountIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -323,7 +324,7 @@ type CreatePaymentIdempotentRequest struct {
 }
 
 // NewCreatePaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCreatePaymentIdempotentRequest(key CreatePaymentIdempotencyKey, in CreatePaymentInput) CreatePaymentIdempotentRequest {
 	return CreatePaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -345,7 +346,8 @@ func (r CreatePaymentIdempotentRequest) LogValue() slog.Value {
 func (r CreatePaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CreatePaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -418,7 +420,7 @@ type PutDocumentIdempotentRequest struct {
 }
 
 // NewPutDocumentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPutDocumentIdempotentRequest(key PutDocumentIdempotencyKey, in PutDocumentInput) PutDocumentIdempotentRequest {
 	return PutDocumentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -502,7 +504,7 @@ type SubmitFormIdempotentRequest struct {
 }
 
 // NewSubmitFormIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewSubmitFormIdempotentRequest(key SubmitFormIdempotencyKey, in SubmitFormInput) SubmitFormIdempotentRequest {
 	return SubmitFormIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -524,7 +526,8 @@ func (r SubmitFormIdempotentRequest) LogValue() slog.Value {
 func (r SubmitFormIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r SubmitFormIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -594,6 +597,7 @@ type PostImageIdempotentRequest struct {
 }
 
 // NewPostImageIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewPostImageIdempotentRequest(key PostImageIdempotencyKey, in PostImageInput) PostImageIdempotentRequest {
 	return PostImageIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -677,6 +681,7 @@ type AddNoteIdempotentRequest struct {
 }
 
 // NewAddNoteIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewAddNoteIdempotentRequest(key AddNoteIdempotencyKey, in AddNoteInput) AddNoteIdempotentRequest {
 	return AddNoteIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -704,7 +709,8 @@ func (r AddNoteIdempotentRequest) LogValue() slog.Value {
 func (r AddNoteIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r AddNoteIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -789,6 +795,7 @@ type PostPartsIdempotentRequest struct {
 }
 
 // NewPostPartsIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewPostPartsIdempotentRequest(key PostPartsIdempotencyKey, in PostPartsInput) PostPartsIdempotentRequest {
 	return PostPartsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -870,7 +877,7 @@ type CancelPaymentIdempotentRequest struct {
 }
 
 // NewCancelPaymentIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewCancelPaymentIdempotentRequest(key CancelPaymentIdempotencyKey, in CancelPaymentInput) CancelPaymentIdempotentRequest {
 	return CancelPaymentIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -892,7 +899,8 @@ func (r CancelPaymentIdempotentRequest) LogValue() slog.Value {
 func (r CancelPaymentIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r CancelPaymentIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -960,7 +968,7 @@ type PostRefundsIdempotentRequest struct {
 }
 
 // NewPostRefundsIdempotentRequest returns the request that asks for in under
-// key.
+// key. What in refers to must not change from then on.
 func NewPostRefundsIdempotentRequest(key PostRefundsIdempotencyKey, in PostRefundsInput) PostRefundsIdempotentRequest {
 	return PostRefundsIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
@@ -982,7 +990,8 @@ func (r PostRefundsIdempotentRequest) LogValue() slog.Value {
 func (r PostRefundsIdempotentRequest) String() string { return r.LogValue().String() }
 
 // MarshalJSON encodes the operation, the key and the input, so that a stored
-// request can be sent again after a crash.
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
 func (r PostRefundsIdempotentRequest) MarshalJSON() ([]byte, error) {
 	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
 }
@@ -1073,6 +1082,7 @@ type UploadIdempotentRequest struct {
 }
 
 // NewUploadIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
 func NewUploadIdempotentRequest(key UploadIdempotencyKey, in UploadInput) UploadIdempotentRequest {
 	return UploadIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
 }
