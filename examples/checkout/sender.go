@@ -50,7 +50,7 @@ func (s sender) run(ctx context.Context) {
 			}
 			select {
 			case <-s.placed:
-			case <-time.After(s.pause):
+			case <-time.After(min(s.pause, time.Second)):
 			case <-ctx.Done():
 			}
 			continue
@@ -81,10 +81,9 @@ func (s sender) take(ctx context.Context) (p payment, err error) {
 	return p, err
 }
 
-// horizon is how long after an order was placed its request is sent. The service
-// forgets a key after the retention, and would then pay a second time. Half of it
-// is left for clocks that are wrong, and for the person who looks at what is
-// parked.
+// horizon is how long an order's request is sent, from when it was placed. After
+// the retention the service forgets a key, and would pay a second time. Half of
+// that is left for wrong clocks, and for the person who looks at what is parked.
 func horizon() time.Duration { return api.CreatePaymentOp{}.Operation().Retention / 2 }
 
 // pay sends a request and records what has become of it. With an error it has
@@ -115,15 +114,26 @@ func outcome(answer *api.CreatePaymentResponse, err error) (state string, result
 	switch {
 	case err == nil && answer.JSON201 != nil:
 		return paid, answer.Body, nil
-	case err == nil && (answer.ApplicationproblemJSON400 != nil || answer.ApplicationproblemJSON402 != nil || answer.ApplicationproblemJSON404 != nil):
+	case err == nil && declines(answer):
 		return declined, answer.Body, nil
-	case err == nil: // a proxy's, or for lack of a password: not the operation's
-		return "", nil, fmt.Errorf("the answer %s is none that the document declares", answer.Status())
+	case err == nil: // a gateway's, say, or for lack of a password
+		return "", nil, fmt.Errorf("the answer %s is none of the operation's", answer.Status())
 	case errors.As(err, &failed) && refusesRequest(failed.Problem):
 		return parked, reason(err), nil
 	default:
 		return "", nil, err
 	}
+}
+
+// declines reports whether an answer is the operation's own no. JSON that a
+// gateway sends with the same status does not say that status once more.
+func declines(a *api.CreatePaymentResponse) bool {
+	for _, no := range []*api.Problem{a.ApplicationproblemJSON400, a.ApplicationproblemJSON402, a.ApplicationproblemJSON404} {
+		if no != nil {
+			return no.Status == a.StatusCode()
+		}
+	}
+	return false
 }
 
 // refusesRequest reports whether a refusal is for this request, whoever sends

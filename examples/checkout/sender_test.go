@@ -33,13 +33,14 @@ func TestOutcome(t *testing.T) {
 		err    error
 		want   string // "" is open
 	}{
-		"paid":               {answer: &api.CreatePaymentResponse{JSON201: &api.Payment{}}, want: paid},
-		"amount refused":     {answer: &api.CreatePaymentResponse{ApplicationproblemJSON400: &api.Problem{}}, want: declined},
-		"no money":           {answer: &api.CreatePaymentResponse{ApplicationproblemJSON402: &api.Problem{}}, want: declined},
-		"no account":         {answer: &api.CreatePaymentResponse{ApplicationproblemJSON404: &api.NotFound{}}, want: declined},
-		"password refused":   {answer: answer(http.StatusUnauthorized)},
-		"a proxy's 404":      {answer: answer(http.StatusNotFound)},
-		"a 201 of no type":   {answer: answer(http.StatusCreated)},
+		"paid":               {answer: answer(201, &api.CreatePaymentResponse{JSON201: &api.Payment{}}), want: paid},
+		"amount refused":     {answer: answer(400, &api.CreatePaymentResponse{ApplicationproblemJSON400: &api.Problem{Status: 400}}), want: declined},
+		"no money":           {answer: answer(402, &api.CreatePaymentResponse{ApplicationproblemJSON402: &api.Problem{Status: 402}}), want: declined},
+		"no account":         {answer: answer(404, &api.CreatePaymentResponse{ApplicationproblemJSON404: &api.NotFound{Status: 404}}), want: declined},
+		"a gateway's 404":    {answer: answer(404, &api.CreatePaymentResponse{})},
+		"a gateway's JSON":   {answer: answer(404, &api.CreatePaymentResponse{ApplicationproblemJSON404: &api.NotFound{}})},
+		"password refused":   {answer: answer(401, &api.CreatePaymentResponse{})},
+		"a 201 of no type":   {answer: answer(201, &api.CreatePaymentResponse{})},
 		"mismatch":           {err: refusal(422, idempotency.CodeMismatch), want: parked},
 		"key expired":        {err: refusal(412, idempotency.CodeKeyExpired), want: parked},
 		"key refused":        {err: refusal(400, idempotency.CodeKeyInvalid), want: parked},
@@ -57,9 +58,6 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c.answer != nil {
-				c.answer.Body = []byte(`{"some": "answer"}`)
-			}
 			state, result, err := outcome(c.answer, c.err)
 			if state != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("got %q (%v), want %q", state, err, c.want)
@@ -74,9 +72,11 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// answer is one that the document does not declare.
-func answer(status int) *api.CreatePaymentResponse {
-	return &api.CreatePaymentResponse{HTTPResponse: &http.Response{StatusCode: status, Status: http.StatusText(status)}}
+// answer completes an answer.
+func answer(status int, a *api.CreatePaymentResponse) *api.CreatePaymentResponse {
+	a.HTTPResponse = &http.Response{StatusCode: status, Status: http.StatusText(status)}
+	a.Body = []byte(`{"some": "answer"}`)
+	return a
 }
 
 // Orders that the real service refuses get what it says, and the others go on.
