@@ -45,7 +45,7 @@ func blocks(t *testing.T, file string) (found []block) {
 	return found
 }
 
-var readmes = []string{"../README.md", "payments/README.md", "payments-pgx/README.md", "outbox/README.md", "consumer/README.md", "booking/README.md"}
+var readmes = []string{"../README.md", "payments/README.md", "payments-pgx/README.md", "outbox/README.md", "consumer/README.md", "booking/README.md", "checkout/README.md"}
 
 // Each Go and YAML block of a README names the file it quotes, and stands in
 // it. A line with three dots stands for lines left out.
