@@ -407,8 +407,8 @@ func (v variation) madeBy(call *ast.CallExpr) bool {
 		return false
 	case isRandom(f), v.isInput(call):
 		return true
-	case f != nil && len(call.Args) == 0 && !v.reads(call, f):
-		return true
+	case f != nil && len(call.Args) == 0:
+		return !v.reads(call, f) && !v.makesFresh(call, v.flow)
 	}
 	return v.inCall(call)
 }
@@ -528,29 +528,23 @@ func (c *checker) calls(e ast.Expr, p *types.Var) bool {
 	return false
 }
 
-// retryFunctions are functions of well-known modules that repeat an argument,
-// in ways that the analyzer does not see in their code: through an interface,
-// a method of the function's type, or a channel. Paths are without a major
-// version's suffix.
+// retryFunctions are functions of well-known modules that repeat the argument
+// at that position, and do so by way of an interface or of a method of the
+// function's type, where no fact is found. Paths are without a major version's
+// suffix.
 var retryFunctions = map[string]int{
 	"github.com/avast/retry-go.Do":                         0,
-	"github.com/avast/retry-go.DoWithData":                 0,
 	"github.com/cenkalti/backoff.Retry":                    0,
 	"github.com/cenkalti/backoff.RetryNotify":              0,
-	"github.com/cenkalti/backoff.RetryNotifyWithData":      0,
-	"github.com/cenkalti/backoff.RetryWithData":            0,
 	"github.com/eapache/go-resiliency/retrier.Run":         0,
 	"github.com/eapache/go-resiliency/retrier.RunCtx":      1,
-	"github.com/sethvargo/go-retry.Do":                     2,
-	"github.com/sethvargo/go-retry.DoValue":                2,
 	"k8s.io/apimachinery/pkg/util/wait.ExponentialBackoff": 1,
 	"k8s.io/client-go/util/retry.OnError":                  2,
 	"k8s.io/client-go/util/retry.RetryOnConflict":          1,
 }
 
 // repeatedArguments returns the positions of the arguments that the called
-// function repeats. Backoff's generic Retry, of version 5, takes a context
-// first.
+// function repeats.
 func (c *checker) repeatedArguments(call *ast.CallExpr) []int {
 	f := c.callee(call)
 	if f == nil {
@@ -560,14 +554,10 @@ func (c *checker) repeatedArguments(call *ast.CallExpr) []int {
 	if c.pass.ImportObjectFact(f, &fact) {
 		return fact.Params
 	}
-	i, found := retryFunctions[withoutVersion(path(f))+"."+f.Name()]
-	if !found {
-		return nil
+	if i, found := retryFunctions[withoutVersion(path(f))+"."+f.Name()]; found {
+		return []int{i}
 	}
-	if first := parameter(f.Signature(), i); first != nil && isContext(first.Type()) {
-		i++
-	}
-	return []int{i}
+	return nil
 }
 
 // withoutVersion drops the suffix of a major version, like /v5.

@@ -109,6 +109,18 @@ func replaced(ctx context.Context, client api.IdempotentClient, req api.CreatePa
 	}
 }
 
+func newRequest() api.CreatePaymentIdempotentRequest { // want newRequest:"fresh"
+	return api.NewCreatePaymentIdempotentRequest(keys.Payment(), api.CreatePaymentInput{})
+}
+
+func helped(ctx context.Context, client api.IdempotentClient) {
+	for range 3 {
+		if _, err := client.CreatePayment(ctx, newRequest()); err == nil { // want `each attempt of this retry loop`
+			return
+		}
+	}
+}
+
 type payer struct {
 	client api.IdempotentClient
 	last   error

@@ -8,5 +8,10 @@ type Operation[T any] func() (T, error)
 type RetryOption func()
 
 func Retry[T any](ctx context.Context, operation Operation[T], opts ...RetryOption) (T, error) {
-	return operation()
+	for {
+		res, err := operation()
+		if err == nil {
+			return res, nil
+		}
+	}
 }
