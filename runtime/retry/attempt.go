@@ -32,7 +32,7 @@ type result struct {
 func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) result {
 	if limit := c.sender.attemptTimeout; limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, attemptTimeout(limit))
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, timeoutError(limit))
 		defer cancel()
 	}
 	var trace connTrace
@@ -63,7 +63,7 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 		return result{sent: sent, effect: !none, again: response == nil && !isPermanent(err), err: timedOut(ctx, err)}
 	}
 	body, err := readBody(response)
-	r := c.judge(request, response, body, err, parse)
+	r := judge(response, body, err, parse)
 	r.sent, _ = trace.seen()
 	if err != nil {
 		r.err = timedOut(ctx, r.err)
@@ -71,17 +71,18 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 	return r
 }
 
-// attemptTimeout is the cause with which an attempt's context ends.
-type attemptTimeout time.Duration
+// timeoutError is the cause with which an attempt's context ends.
+type timeoutError time.Duration
 
-func (d attemptTimeout) Error() string {
-	return fmt.Sprintf("the attempt took longer than %v", time.Duration(d))
+func (e timeoutError) Error() string {
+	return fmt.Sprintf("the attempt took longer than %v", time.Duration(e))
 }
 
 // timedOut says so of an error that the attempt's own timeout has caused.
 func timedOut(ctx context.Context, err error) error {
-	if limit, ok := context.Cause(ctx).(attemptTimeout); ok {
-		return fmt.Errorf("%w: %w", limit, err)
+	var timeout timeoutError
+	if errors.As(context.Cause(ctx), &timeout) {
+		return fmt.Errorf("%w: %w", timeout, err)
 	}
 	return err
 }
@@ -115,7 +116,7 @@ func readBody(r *http.Response) ([]byte, error) {
 }
 
 // judge says what an answer means. readErr is set if its body broke off.
-func (c *call) judge(request *http.Request, response *http.Response, body []byte, readErr error, parse func(*http.Response) error) result {
+func judge(response *http.Response, body []byte, readErr error, parse func(*http.Response) error) result {
 	r := result{response: response}
 	status := response.StatusCode
 	answered := fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))

@@ -17,16 +17,25 @@
 // bytes. A call that fails returns an [*idempotency.CallError].
 //
 // A redirect (301, 302, 307, 308) is never followed: key and body would go to
-// whatever host it names. It is an error.
+// whatever host it names. It is an error. So is a certificate that does not
+// hold, at once, and an error of a request editor. Editors run for each attempt
+// and must leave the key alone.
+//
+// # Servers without idempotency
+//
+// Only a replay shows that a server honours keys. One that does not executes
+// every attempt: call it with [WithAttempts](1), or with oapi-codegen's own
+// client.
 //
 // # Requests that net/http sends twice
 //
-// When a connection that was used before breaks as a request is written to it,
-// the transport of net/http sends the request again by itself if it has the
-// header field Idempotency-Key or X-Idempotency-Key, whatever its method. One
-// attempt here can so be two requests at the server. Both carry the same key,
-// so the second gets the answer of the first or 409. [Attempt].Sent counts
-// them.
+// When a connection that was used before breaks and no answer has begun, the
+// transport of net/http sends the request again by itself if it has the header
+// field Idempotency-Key or X-Idempotency-Key, whatever its method. One attempt
+// here can so be two requests at the server. Both carry the same key, so the
+// second gets the answer of the first or 409. [Attempt].Sent counts them. With
+// a field of another name, a request that was written is left to this package,
+// and is another attempt.
 //
 // # Retries in other places
 //

@@ -444,8 +444,9 @@ func TestDeadlineBeforePause(t *testing.T) {
 // An answer that came is told of, even if the context has ended since.
 func TestAnswerBeforeContext(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
 	for _, step := range []step{refuse(422, idempotency.CodeMismatch), reply(201)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		_, err := send(ctx, newClock(), serve(func(req *http.Request) (*http.Response, error) {
 			cancel()
 			return step(req)
@@ -453,9 +454,7 @@ func TestAnswerBeforeContext(t *testing.T) {
 		if errors.Is(err, context.Canceled) {
 			t.Errorf("%v, in place of the answer", err)
 		}
-		ctx, cancel = context.WithCancel(t.Context())
 	}
-	cancel()
 }
 
 // An attempt that takes too long is given up and made again; the caller's own

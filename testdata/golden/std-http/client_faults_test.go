@@ -491,7 +491,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // Where no connection comes about, nothing can have been executed.
-func TestNoConnection(t *testing.T) {
+func TestNoConnection(t *testing.T) { //nolint:tparallel // the cases count what one server executes
 	t.Parallel()
 	s := new(server)
 	secure := httptest.NewUnstartedServer(newHandler(s))
