@@ -151,6 +151,7 @@ func judge(response *http.Response, body []byte, readErr error, parse func(*http
 		r.again, r.inFlight, r.effect = true, true, true
 	case !replayed && isTransient(status):
 		r.again = true
+		// These two come before a request is executed, the others also after.
 		r.effect = status != http.StatusTooManyRequests && status != http.StatusTooEarly
 	}
 	if r.again {

@@ -218,19 +218,13 @@ func TestReplayIsAnAnswer(t *testing.T) {
 // No more of an error's body is read than is good for a program.
 func TestErrorBodyIsLimited(t *testing.T) {
 	t.Parallel()
-	endless := func(req *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 503, Body: io.NopCloser(zeros{})}, nil
-	}
-	_, err := send(t.Context(), newClock(), serve(endless))
+	long := reply(503, "", strings.Repeat("x", 1<<20+1))
+	_, err := send(t.Context(), newClock(), serve(long))
 	body, readErr := io.ReadAll(failed(t, err).Response.Body)
 	if len(body) != 1<<20 || readErr != nil {
 		t.Errorf("%d bytes, %v", len(body), readErr)
 	}
 }
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // The numbers of the options hold.
 func TestOptions(t *testing.T) {
