@@ -8,6 +8,7 @@
 package idempotencykey
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -126,12 +127,11 @@ func New() *analysis.Analyzer {
 		Requires:  []*analysis.Analyzer{inspect.Analyzer},
 		FactTypes: []analysis.Fact{new(freshFact), new(retryFact), new(writeFact)},
 		Run: func(pass *analysis.Pass) (any, error) {
-			c := &checker{
-				pass:    pass,
-				root:    pass.ResultOf[inspect.Analyzer].(*inspector.Inspector).Root(),
-				enabled: enabled,
-				flows:   map[*ast.FuncDecl]flow{},
+			in, ok := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+			if !ok {
+				return nil, errors.New("idempotencykey: the driver did not run inspect")
 			}
+			c := &checker{pass: pass, root: in.Root(), enabled: enabled, flows: map[*ast.FuncDecl]flow{}}
 			c.run()
 			return nil, nil
 		},
@@ -143,8 +143,11 @@ type checker struct {
 	pass    *analysis.Pass
 	root    inspector.Cursor
 	enabled map[string]*bool
-	flows   map[*ast.FuncDecl]flow
 	allowed allowances
+
+	functions []function
+	handlers  []handler
+	flows     map[*ast.FuncDecl]flow
 }
 
 func (c *checker) run() {
@@ -152,20 +155,21 @@ func (c *checker) run() {
 		return
 	}
 	c.allowed = c.allowances()
-	handlers := c.handlers()
+	c.functions = c.declaredFunctions()
+	c.handlers = c.findHandlers()
 	c.exportFreshFacts()
 	c.exportRetryFacts()
-	c.exportWriteFacts(handlers)
+	c.exportWriteFacts()
 
 	c.checkZero()
-	c.checkMakers(handlers)
-	c.checkHandlers(handlers)
+	c.checkMakers()
+	c.checkHandlers()
 	c.listRetryLoops()
 }
 
-// report reports a finding, unless its check is off, its place is not
+// reportf reports a finding, unless its check is off, its place is not
 // examined, or a comment allows it.
-func (c *checker) report(check string, at ast.Node, fix []analysis.SuggestedFix, format string, args ...any) {
+func (c *checker) reportf(check string, at ast.Node, fix []analysis.SuggestedFix, format string, args ...any) {
 	position := c.pass.Fset.Position(at.Pos())
 	switch {
 	case !*c.enabled[check],

@@ -83,7 +83,7 @@ func (c *checker) formsText(call *ast.CallExpr) bool {
 // checkClock reports a key that is made from the time of day.
 func (c *checker) checkClock(call *ast.CallExpr, f flow) {
 	if c.isMadeOf(call.Args[0], f, func(e ast.Expr) verdict { return c.judgeClock(e) }) {
-		c.report(unstableKey, call, nil, "this key is made from the clock: it is another key after a restart, and the same for two operations within a tick; take the identity of what is to happen once, and at most its day or hour")
+		c.reportf(unstableKey, call, nil, "this key is made from the clock: it is another key after a restart, and the same for two operations within a tick; take the identity of what is to happen once, and at most its day or hour")
 	}
 }
 
@@ -154,8 +154,7 @@ var attemptFunctions = map[string]bool{
 
 // checkAttemptNumber reports a key that is made from the number of the attempt:
 // the counter of a retry loop, or the one that a queue keeps.
-func (c *checker) checkAttemptNumber(cur inspector.Cursor, f flow) {
-	call := cur.Node().(*ast.CallExpr)
+func (c *checker) checkAttemptNumber(cur inspector.Cursor, call *ast.CallExpr, f flow) {
 	counters := map[*types.Var]bool{}
 	for loop := range cur.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
 		if !c.retriesWith(loop, call, f) {
@@ -191,6 +190,6 @@ func (c *checker) checkAttemptNumber(cur inspector.Cursor, f flow) {
 		}
 		return unknown
 	}) {
-		c.report(keyPerAttempt, call, nil, "this key is made from the number of the attempt, so a retry is another operation: leave the number out")
+		c.reportf(keyPerAttempt, call, nil, "this key is made from the number of the attempt, so a retry is another operation: leave the number out")
 	}
 }

@@ -30,10 +30,9 @@ const (
 	addressed               // &k
 )
 
-// flowOf returns the flow of a function declaration.
-func (c *checker) flowOf(decl inspector.Cursor) flow {
-	node := decl.Node().(*ast.FuncDecl)
-	if f, ok := c.flows[node]; ok {
+// flowOf returns the flow of a declared function.
+func (c *checker) flowOf(fn function) flow {
+	if f, ok := c.flows[fn.decl]; ok {
 		return f
 	}
 	f := flow{}
@@ -43,7 +42,7 @@ func (c *checker) flowOf(decl inspector.Cursor) flow {
 			f[v] = append(f[v], assignment{target.Pos(), value, how, root != ast.Unparen(target)})
 		}
 	}
-	for cur := range decl.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil)) {
+	for cur := range fn.cur.Preorder((*ast.AssignStmt)(nil), (*ast.ValueSpec)(nil), (*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil)) {
 		switch n := cur.Node().(type) {
 		case *ast.AssignStmt:
 			how := assigned
@@ -73,7 +72,7 @@ func (c *checker) flowOf(decl inspector.Cursor) flow {
 			}
 		}
 	}
-	c.flows[node] = f
+	c.flows[fn.decl] = f
 	return f
 }
 
@@ -107,19 +106,11 @@ func within(pos token.Pos, node ast.Node) bool {
 	return node.Pos() <= pos && pos < node.End()
 }
 
-// functionOf returns the declaration that encloses cur.
-func functionOf(cur inspector.Cursor) (inspector.Cursor, bool) {
-	for decl := range cur.Enclosing((*ast.FuncDecl)(nil)) {
-		return decl, true
-	}
-	return inspector.Cursor{}, false
-}
-
 // flowAround returns the flow of the declaration that encloses cur, which is
 // empty for the value of a package's variable.
 func (c *checker) flowAround(cur inspector.Cursor) flow {
-	if decl, ok := functionOf(cur); ok {
-		return c.flowOf(decl)
+	if fn, ok := c.functionAround(cur); ok {
+		return c.flowOf(fn)
 	}
 	return nil
 }

@@ -17,51 +17,52 @@ type handler struct {
 	tx   *types.Var // what it writes through, or its lease
 }
 
-// handlers finds this package's handlers.
-func (c *checker) handlers() []handler {
+// findHandlers finds this package's handlers.
+func (c *checker) findHandlers() []handler {
 	var all []handler
-	declared := map[*types.Func]inspector.Cursor{}
-	found := map[ast.Node]bool{}
 	add := func(cur inspector.Cursor, body *ast.BlockStmt, sig *types.Signature) {
-		if sig.Params().Len() >= 2 && !found[cur.Node()] && body != nil {
-			found[cur.Node()] = true
+		known := slices.ContainsFunc(all, func(h handler) bool { return h.cur == cur })
+		if sig.Params().Len() >= 2 && !known {
 			all = append(all, handler{cur, body, sig.Params().At(1)})
 		}
 	}
-	for cur := range c.root.Preorder((*ast.FuncDecl)(nil)) {
-		n := cur.Node().(*ast.FuncDecl)
-		fn, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
-		if !ok {
-			continue
-		}
-		declared[fn] = cur
-		if isHandler(fn.Signature()) {
-			add(cur, n.Body, fn.Signature())
+	for _, fn := range c.functions {
+		if isHandler(fn.object.Signature()) {
+			add(fn.cur, fn.decl.Body, fn.object.Signature())
 		}
 	}
-	for cur := range c.root.Preorder((*ast.CallExpr)(nil)) {
-		call := cur.Node().(*ast.CallExpr)
+	for cur, call := range each[*ast.CallExpr](c.root) {
 		if len(call.Args) == 0 || !runsHandler(c.callee(call)) {
 			continue
 		}
-		i := len(call.Args) - 1
-		switch fn := ast.Unparen(call.Args[i]).(type) {
+		last := call.Args[len(call.Args)-1]
+		switch e := ast.Unparen(last).(type) {
 		case *ast.FuncLit:
-			if sig, ok := c.pass.TypesInfo.TypeOf(fn).(*types.Signature); ok {
-				add(cur.Child(call.Args[i]), fn.Body, sig)
+			if sig, ok := c.pass.TypesInfo.TypeOf(e).(*types.Signature); ok {
+				lit, _ := cur.FindNode(e)
+				add(lit, e.Body, sig)
 			}
 		case *ast.Ident, *ast.SelectorExpr:
-			id, ok := fn.(*ast.Ident)
-			if !ok {
-				id = fn.(*ast.SelectorExpr).Sel
-			}
-			object, _ := c.pass.TypesInfo.Uses[id].(*types.Func)
-			if decl, ok := declared[object]; ok {
-				add(decl, decl.Node().(*ast.FuncDecl).Body, object.Signature())
+			object := c.used(e)
+			if i := slices.IndexFunc(c.functions, func(fn function) bool { return fn.object == object }); i >= 0 {
+				add(c.functions[i].cur, c.functions[i].decl.Body, object.Signature())
 			}
 		}
 	}
 	return all
+}
+
+// used returns the function that e names, or nil.
+func (c *checker) used(e ast.Expr) *types.Func {
+	if s, ok := e.(*ast.SelectorExpr); ok {
+		e = s.Sel
+	}
+	id, ok := e.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	object, _ := c.pass.TypesInfo.Uses[id].(*types.Func)
+	return object
 }
 
 // isHandler tells whether a function of that signature is a handler: it takes
@@ -114,13 +115,13 @@ func runsHandler(fn *types.Func) bool {
 }
 
 // handlerAround returns the handler that cur stands in.
-func handlerAround(cur inspector.Cursor, handlers []handler) (handler, bool) {
-	if len(handlers) == 0 {
+func (c *checker) handlerAround(cur inspector.Cursor) (handler, bool) {
+	if len(c.handlers) == 0 {
 		return handler{}, false
 	}
 	for around := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
-		if i := slices.IndexFunc(handlers, func(h handler) bool { return h.cur == around }); i >= 0 {
-			return handlers[i], true
+		if i := slices.IndexFunc(c.handlers, func(h handler) bool { return h.cur == around }); i >= 0 {
+			return c.handlers[i], true
 		}
 	}
 	return handler{}, false
@@ -129,12 +130,11 @@ func handlerAround(cur inspector.Cursor, handlers []handler) (handler, bool) {
 // checkKeyInHandler reports a new key of a handler that goes to a call. A key
 // that is written through the transaction is another matter: it stays exactly
 // if the handler's effects do.
-func (c *checker) checkKeyInHandler(cur inspector.Cursor, f flow, handlers []handler) {
-	h, ok := handlerAround(cur, handlers)
+func (c *checker) checkKeyInHandler(cur inspector.Cursor, call *ast.CallExpr, f flow) {
+	h, ok := c.handlerAround(cur)
 	if !ok {
 		return
 	}
-	call := cur.Node().(*ast.CallExpr)
 	found := false
 	ast.Inspect(h.body, func(n ast.Node) bool {
 		sink, ok := n.(*ast.CallExpr)
@@ -144,7 +144,7 @@ func (c *checker) checkKeyInHandler(cur inspector.Cursor, f flow, handlers []han
 		return !found
 	})
 	if found {
-		c.report(keyInHandler, call, nil, "this handler makes a new key for a call: when it runs again, it calls under another key; take idempotency.Derive, which gives the same one")
+		c.reportf(keyInHandler, call, nil, "this handler makes a new key for a call: when it runs again, it calls under another key; take idempotency.Derive, which gives the same one")
 	}
 }
 
@@ -194,17 +194,16 @@ func (c *checker) mentions(call *ast.CallExpr, h handler, f flow) bool {
 }
 
 // checkHandlers looks for effects of handlers outside their transactions.
-func (c *checker) checkHandlers(handlers []handler) {
-	for _, h := range handlers {
+func (c *checker) checkHandlers() {
+	for _, h := range c.handlers {
 		f := c.flowAround(h.cur)
-		for cur := range h.cur.Preorder((*ast.CallExpr)(nil)) {
-			call := cur.Node().(*ast.CallExpr)
-			if inner, ok := handlerAround(cur, handlers); !ok || inner.cur != h.cur {
+		for cur, call := range each[*ast.CallExpr](h.cur) {
+			if inner, ok := c.handlerAround(cur); !ok || inner.cur != h.cur {
 				continue
 			}
 			c.checkWrite(call, h, f)
 			if c.sendsHTTP(call) {
-				c.report(rawHTTP, call, nil, "this handler sends a request that nothing makes safe to repeat: call a generated client with a key from idempotency.Derive, or enqueue the call through the transaction")
+				c.reportf(rawHTTP, call, nil, "this handler sends a request that nothing makes safe to repeat: call a generated client with a key from idempotency.Derive, or enqueue the call through the transaction")
 			}
 		}
 	}

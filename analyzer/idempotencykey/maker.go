@@ -21,41 +21,27 @@ func (*freshFact) String() string { return "fresh" }
 
 // exportFreshFacts finds this package's functions that return new keys.
 func (c *checker) exportFreshFacts() {
-	type candidate struct {
-		decl   inspector.Cursor
-		object *types.Func
-	}
-	var candidates []candidate
-	for decl := range c.root.Preorder((*ast.FuncDecl)(nil)) {
-		n := decl.Node().(*ast.FuncDecl)
-		object, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
-		if !ok || n.Body == nil {
-			continue
-		}
-		for result := range object.Signature().Results().Variables() {
-			if carriesKey(result.Type()) {
-				candidates = append(candidates, candidate{decl, object})
-				break
-			}
+	var candidates []function
+	for _, fn := range c.functions {
+		results := slices.Collect(fn.object.Signature().Results().Variables())
+		if slices.ContainsFunc(results, func(v *types.Var) bool { return carriesKey(v.Type()) }) {
+			candidates = append(candidates, fn)
 		}
 	}
-	// A function that returns what another one returns is fresh as well.
-	for changed := true; changed; {
-		changed = false
-		for _, k := range candidates {
-			if !c.pass.ImportObjectFact(k.object, new(freshFact)) && c.returnsFresh(k.decl) {
-				c.pass.ExportObjectFact(k.object, new(freshFact))
-				changed = true
-			}
+	c.exportUntilStable(candidates, func(fn function) bool {
+		fresh := c.returnsFresh(fn)
+		if fresh {
+			c.pass.ExportObjectFact(fn.object, new(freshFact))
 		}
-	}
+		return fresh
+	})
 }
 
 // returnsFresh tells whether a function returns new keys and zero ones alone,
 // and at least one new key.
-func (c *checker) returnsFresh(decl inspector.Cursor) bool {
-	f, fresh, other := c.flowOf(decl), false, false
-	decl.Inspect([]ast.Node{(*ast.FuncLit)(nil), (*ast.ReturnStmt)(nil)}, func(cur inspector.Cursor) bool {
+func (c *checker) returnsFresh(fn function) bool {
+	f, fresh, other := c.flowOf(fn), false, false
+	fn.cur.Inspect([]ast.Node{(*ast.FuncLit)(nil), (*ast.ReturnStmt)(nil)}, func(cur inspector.Cursor) bool {
 		n, ok := cur.Node().(*ast.ReturnStmt)
 		if !ok {
 			return false // a literal's returns are its own
@@ -103,15 +89,18 @@ func (c *checker) makesFresh(call *ast.CallExpr, f flow) bool {
 	if fn == nil {
 		return false
 	}
-	if path(fn) == runtimePath && fn.Name() == "NewKey" || c.pass.ImportObjectFact(fn, new(freshFact)) {
-		return true
-	}
-	return isParser(fn) && c.isMadeOf(call.Args[0], f, func(e ast.Expr) verdict {
+	return c.returnsFreshKey(fn) || isParser(fn) && c.isMadeOf(call.Args[0], f, func(e ast.Expr) verdict {
 		if made, ok := e.(*ast.CallExpr); ok && isRandom(c.callee(made)) {
 			return yes
 		}
 		return unknown
 	})
+}
+
+// returnsFreshKey tells whether each call of fn returns a new key, or a request
+// under one.
+func (c *checker) returnsFreshKey(fn *types.Func) bool {
+	return path(fn) == runtimePath && fn.Name() == "NewKey" || c.pass.ImportObjectFact(fn, new(freshFact))
 }
 
 // isParser tells whether fn makes a key from one text: ParseKey, MustParseKey,
@@ -149,29 +138,25 @@ func isRandom(fn *types.Func) bool {
 
 // checkMakers looks at every place where a key is made: what it is made of,
 // and how often that happens.
-func (c *checker) checkMakers(handlers []handler) {
-	for cur := range c.root.Preorder((*ast.CallExpr)(nil)) {
-		call := cur.Node().(*ast.CallExpr)
+func (c *checker) checkMakers() {
+	for cur, call := range each[*ast.CallExpr](c.root) {
 		fn := c.callee(call)
-		if fn == nil {
+		if fn == nil || !c.returnsFreshKey(fn) && !isParser(fn) {
 			continue
 		}
 		f := c.flowAround(cur)
-		fresh := c.makesFresh(call, f)
-		if !fresh && isParser(fn) {
+		if !c.makesFresh(call, f) {
 			c.checkClock(call, f)
-			c.checkAttemptNumber(cur, f)
-		}
-		if fresh && !c.checkRepetition(cur, f) {
-			c.checkKeyInHandler(cur, f, handlers)
+			c.checkAttemptNumber(cur, call, f)
+		} else if !c.checkRepetition(cur, call, f) {
+			c.checkKeyInHandler(cur, call, f)
 		}
 	}
 }
 
 // checkRepetition reports a new key that is made again for each attempt. A
 // loop that is no retry loop gives its turns keys of their own.
-func (c *checker) checkRepetition(cur inspector.Cursor, f flow) bool {
-	call := cur.Node().(*ast.CallExpr)
+func (c *checker) checkRepetition(cur inspector.Cursor, call *ast.CallExpr, f flow) bool {
 	for around := range cur.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil)) {
 		lit, isFunction := around.Node().(*ast.FuncLit)
 		switch {
@@ -179,10 +164,10 @@ func (c *checker) checkRepetition(cur inspector.Cursor, f flow) bool {
 			if !c.retriesWith(around, call, f) {
 				return false
 			}
-			c.report(keyPerAttempt, call, c.hoist(cur, around), "each attempt of this retry loop gets a new key, so a retry is another operation: make the key before the loop")
+			c.reportf(keyPerAttempt, call, c.hoist(cur, call, around), "each attempt of this retry loop gets a new key, so a retry is another operation: make the key before the loop")
 			return true
 		case c.isRepeated(around) && c.usedAlike(lit, call, f):
-			c.report(keyPerAttempt, call, c.hoist(cur, around), "this function is repeated, and each attempt gets a new key, so a retry is another operation: make the key outside the function")
+			c.reportf(keyPerAttempt, call, c.hoist(cur, call, around), "this function is repeated, and each attempt gets a new key, so a retry is another operation: make the key outside the function")
 			return true
 		}
 	}
@@ -245,8 +230,7 @@ func (c *checker) receivesKey(call *ast.CallExpr) bool {
 
 // hoist suggests to make a key before the loop or call around it, where that
 // takes no more than moving it: the call needs nothing, and its name is free.
-func (c *checker) hoist(cur, around inspector.Cursor) []analysis.SuggestedFix {
-	call := cur.Node().(*ast.CallExpr)
+func (c *checker) hoist(cur inspector.Cursor, call *ast.CallExpr, around inspector.Cursor) []analysis.SuggestedFix {
 	fun := ast.Unparen(call.Fun)
 	if c.receiver(call) != nil || len(call.Args) > 0 || !isKey(c.pass.TypesInfo.TypeOf(call)) {
 		return nil
@@ -333,8 +317,8 @@ func (c *checker) isFree(name string, statement inspector.Cursor) bool {
 
 // uses tells whether something in around has that name already.
 func (c *checker) uses(name string, around inspector.Cursor) bool {
-	for id := range around.Preorder((*ast.Ident)(nil)) {
-		if id.Node().(*ast.Ident).Name == name && id.ParentEdgeKind() != edge.SelectorExpr_Sel {
+	for cur, id := range each[*ast.Ident](around) {
+		if id.Name == name && cur.ParentEdgeKind() != edge.SelectorExpr_Sel {
 			return true
 		}
 	}

@@ -123,38 +123,41 @@ func (c *checker) leftOnSuccess(a attempt, err *types.Var) bool {
 	return c.leaves(a, a.body.List, err)
 }
 
+// leaves tells whether a statement of a list leaves the loop because err is
+// nil.
 func (c *checker) leaves(a attempt, stmts []ast.Stmt, err *types.Var) bool {
 	for i, s := range stmts {
+		leaves := false
 		switch s := s.(type) {
 		case *ast.IfStmt:
-			switch {
-			case c.succeeded(s.Cond, err):
-				if a.exits(s.Body) {
-					return true
-				}
-			case c.failed(s.Cond, err):
-				otherwise, isBlock := s.Else.(*ast.BlockStmt)
-				if isBlock && a.exits(otherwise) ||
-					endsWith(s.Body.List, token.CONTINUE) && leavesAtEnd(stmts[i+1:]) {
-					return true
-				}
-			}
+			leaves = c.ifLeaves(a, s, stmts[i+1:], err)
 		case *ast.SwitchStmt:
-			if s.Tag != nil {
-				continue
-			}
-			for _, clause := range s.Body.List {
-				clause := clause.(*ast.CaseClause)
-				success := func(e ast.Expr) bool { return c.succeeded(e, err) }
-				if slices.ContainsFunc(clause.List, success) && a.exits(clause, s) {
-					return true
-				}
-			}
+			leaves = s.Tag == nil && slices.ContainsFunc(s.Body.List, func(n ast.Stmt) bool {
+				clause, ok := n.(*ast.CaseClause)
+				return ok && a.exits(clause, s) && slices.ContainsFunc(clause.List, func(e ast.Expr) bool {
+					return c.succeeded(e, err)
+				})
+			})
 		case *ast.BlockStmt:
-			if c.leaves(a, s.List, err) {
-				return true
-			}
+			leaves = c.leaves(a, s.List, err)
 		}
+		if leaves {
+			return true
+		}
+	}
+	return false
+}
+
+// ifLeaves tells the same of an if, and of what follows it: the loop is left
+// on success, or else it goes on with the next attempt after an error.
+func (c *checker) ifLeaves(a attempt, s *ast.IfStmt, following []ast.Stmt, err *types.Var) bool {
+	switch {
+	case c.succeeded(s.Cond, err):
+		return a.exits(s.Body)
+	case c.failed(s.Cond, err):
+		otherwise, isBlock := s.Else.(*ast.BlockStmt)
+		return isBlock && a.exits(otherwise) ||
+			endsWith(s.Body.List, token.CONTINUE) && leavesAtEnd(following)
 	}
 	return false
 }
@@ -440,67 +443,46 @@ func (f *retryFact) String() string { return fmt.Sprintf("repeats%v", f.Params) 
 
 // exportRetryFacts finds this package's functions that repeat a parameter.
 func (c *checker) exportRetryFacts() {
-	type candidate struct {
-		decl   inspector.Cursor
-		object *types.Func
-		params []*types.Var
-	}
-	var candidates []candidate
-	for decl := range c.root.Preorder((*ast.FuncDecl)(nil)) {
-		n := decl.Node().(*ast.FuncDecl)
-		object, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
-		if n.Body == nil || !ok {
-			continue
-		}
-		var params []*types.Var
-		for p := range object.Signature().Params().Variables() {
-			if _, isFunc := p.Type().Underlying().(*types.Signature); isFunc {
-				params = append(params, p)
-			}
-		}
-		if len(params) > 0 {
-			candidates = append(candidates, candidate{decl, object, params})
+	var candidates []function
+	for _, fn := range c.functions {
+		if slices.ContainsFunc(fn.params(), isFunction) {
+			candidates = append(candidates, fn)
 		}
 	}
-	// A function that hands its parameter to another one repeats it as well.
-	for changed := true; changed; {
-		changed = false
-		for _, k := range candidates {
-			if c.pass.ImportObjectFact(k.object, new(retryFact)) {
-				continue
-			}
-			var fact retryFact
-			for i, p := range slices.Collect(k.object.Signature().Params().Variables()) {
-				if slices.Contains(k.params, p) && c.repeats(k.decl, p) {
-					fact.Params = append(fact.Params, i)
-				}
-			}
-			if len(fact.Params) > 0 {
-				c.pass.ExportObjectFact(k.object, &fact)
-				changed = true
+	c.exportUntilStable(candidates, func(fn function) bool {
+		fact := retryFact{}
+		for i, p := range fn.params() {
+			if isFunction(p) && c.repeats(fn, p) {
+				fact.Params = append(fact.Params, i)
 			}
 		}
-	}
+		if len(fact.Params) > 0 {
+			c.pass.ExportObjectFact(fn.object, &fact)
+		}
+		return len(fact.Params) > 0
+	})
+}
+
+func isFunction(v *types.Var) bool {
+	_, ok := v.Type().Underlying().(*types.Signature)
+	return ok
 }
 
 // repeats tells whether a function calls its parameter p in a retry loop, or
 // lets another function repeat it.
-func (c *checker) repeats(decl inspector.Cursor, p *types.Var) bool {
-	f := c.flowOf(decl)
-	for loop := range decl.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
+func (c *checker) repeats(fn function, p *types.Var) bool {
+	f := c.flowOf(fn)
+	callsIt := func(e ast.Expr) bool { return c.calls(e, p) }
+	for loop := range fn.cur.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
 		for _, call := range c.repeated(loop, f) {
-			if c.calls(call, p) {
+			if callsIt(call) {
 				return true
 			}
 		}
 	}
-	for cur := range decl.Preorder((*ast.CallExpr)(nil)) {
-		call := cur.Node().(*ast.CallExpr)
+	for _, call := range each[*ast.CallExpr](fn.cur) {
 		for _, i := range c.repeatedArguments(call) {
-			if i >= len(call.Args) {
-				continue
-			}
-			if c.calls(call.Args[i], p) {
+			if i < len(call.Args) && callsIt(call.Args[i]) {
 				return true
 			}
 		}
@@ -576,7 +558,7 @@ func (c *checker) listRetryLoops() {
 	}
 	for loop := range c.root.Preorder((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil)) {
 		if calls := c.repeated(loop, c.flowAround(loop)); len(calls) > 0 {
-			c.report(retryLoop, calls[0], nil, "this call is repeated until it succeeds")
+			c.reportf(retryLoop, calls[0], nil, "this call is repeated until it succeeds")
 		}
 	}
 }

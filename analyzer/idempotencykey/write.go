@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"golang.org/x/tools/go/ast/inspector"
 )
 
 // writeFact says that a function writes to a database through its receiver,
@@ -34,74 +32,83 @@ func (f *writeFact) String() string {
 	return "writes(" + strings.Join(through, ",") + ")"
 }
 
-// through are the places that the value of an expression comes from: variables
-// declared outside the function's body, such as its parameters. It is nil
-// where that cannot be told.
-type through []*types.Var
+// source finds out where a database handle in a function's body comes from.
+type source struct {
+	*checker
 
-// origin tells where the database handle e comes from.
-func (c *checker) origin(e ast.Expr, f flow, body *ast.BlockStmt) through {
-	seen := map[*types.Var]bool{}
-	var visit func(e ast.Expr) through
-	all := func(exprs []ast.Expr) through {
-		var together through
-		for _, e := range exprs {
-			t := visit(e)
-			if t == nil {
-				return nil
-			}
-			together = append(together, t...)
+	flow flow
+	body *ast.BlockStmt
+	seen map[*types.Var]bool
+}
+
+// origin returns the variables that the database handle e comes from and that
+// are declared outside body, such as parameters. It is empty where that cannot
+// be told.
+func (c *checker) origin(e ast.Expr, f flow, body *ast.BlockStmt) []*types.Var {
+	return source{c, f, body, map[*types.Var]bool{}}.of(e)
+}
+
+func (s source) of(e ast.Expr) []*types.Var {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		return s.ofVariable(s.variable(e))
+	case *ast.SelectorExpr:
+		if v, ok := s.pass.TypesInfo.Uses[e.Sel].(*types.Var); ok && s.pass.TypesInfo.Selections[e] == nil {
+			return []*types.Var{v} // of another package
 		}
-		return together
+		return s.of(e.X)
+	case *ast.StarExpr:
+		return s.of(e.X)
+	case *ast.UnaryExpr:
+		return s.of(e.X)
+	case *ast.TypeAssertExpr:
+		return s.of(e.X)
+	case *ast.CallExpr:
+		if s.isConversion(e) {
+			return s.of(e.Args[0])
+		}
+		return s.ofAll(s.handlesOf(e))
 	}
-	visit = func(e ast.Expr) through {
-		switch e := ast.Unparen(e).(type) {
-		case *ast.Ident:
-			v := c.variable(e)
-			switch {
-			case v == nil:
-				return nil
-			case !within(v.Pos(), body):
-				return through{v}
-			case seen[v]:
-				return nil
-			}
-			seen[v] = true
-			var values []ast.Expr
-			for _, a := range f[v] {
-				switch {
-				case a.value != nil && a.how == assigned:
-					values = append(values, a.value)
-				case a.how != addressed:
-					return nil
-				}
-			}
-			if len(values) == 0 {
-				if db := c.begunWith(v, body); db != nil {
-					return visit(db)
-				}
-			}
-			return all(values)
-		case *ast.SelectorExpr:
-			if v, ok := c.pass.TypesInfo.Uses[e.Sel].(*types.Var); ok && c.pass.TypesInfo.Selections[e] == nil {
-				return through{v} // of another package
-			}
-			return visit(e.X)
-		case *ast.StarExpr:
-			return visit(e.X)
-		case *ast.UnaryExpr:
-			return visit(e.X)
-		case *ast.TypeAssertExpr:
-			return visit(e.X)
-		case *ast.CallExpr:
-			if c.isConversion(e) {
-				return visit(e.Args[0])
-			}
-			return all(c.handlesOf(e))
-		}
+	return nil
+}
+
+func (s source) ofVariable(v *types.Var) []*types.Var {
+	switch {
+	case v == nil:
+		return nil
+	case !within(v.Pos(), s.body):
+		return []*types.Var{v}
+	case s.seen[v]:
 		return nil
 	}
-	return visit(e)
+	s.seen[v] = true
+	var values []ast.Expr
+	for _, a := range s.flow[v] {
+		switch a.how {
+		case assigned:
+			values = append(values, a.value)
+		case stepped:
+			return nil
+		case addressed: // it is still the same handle
+		}
+	}
+	if len(values) == 0 {
+		return s.of(s.begunWith(v, s.body))
+	}
+	return s.ofAll(values)
+}
+
+// ofAll is empty if one of exprs comes from somewhere unknown.
+func (s source) ofAll(exprs []ast.Expr) []*types.Var {
+	var together []*types.Var
+	for _, e := range exprs {
+		from := s.of(e)
+		if len(from) == 0 {
+			return nil
+		}
+		together = append(together, from...)
+	}
+	return together
 }
 
 // openers are methods that give a handle on the same database, and take a
@@ -248,8 +255,7 @@ func (c *checker) queuesWrite(call *ast.CallExpr) bool {
 	if batch == nil {
 		return false
 	}
-	for cur := range c.root.Preorder((*ast.CallExpr)(nil)) {
-		queue := cur.Node().(*ast.CallExpr)
+	for _, queue := range each[*ast.CallExpr](c.root) {
 		receiver := c.receiver(queue)
 		if receiver == nil || c.variable(rootOf(receiver)) != batch || len(queue.Args) == 0 {
 			continue
@@ -263,48 +269,24 @@ func (c *checker) queuesWrite(call *ast.CallExpr) bool {
 
 // exportWriteFacts finds this package's functions that certainly write.
 // Handlers are judged by themselves, and allowed writes are nobody's mistake.
-func (c *checker) exportWriteFacts(handlers []handler) {
+func (c *checker) exportWriteFacts() {
 	if skipsWriteFacts(c.pass.Pkg) {
 		return
 	}
-	type candidate struct {
-		object *types.Func
-		decl   inspector.Cursor
-		calls  []*ast.CallExpr
-	}
-	var candidates []candidate
-	for decl := range c.root.Preorder((*ast.FuncDecl)(nil)) {
-		n := decl.Node().(*ast.FuncDecl)
-		object, ok := c.pass.TypesInfo.Defs[n.Name].(*types.Func)
-		if !ok || n.Body == nil {
-			continue
-		}
-		k := candidate{object: object, decl: decl}
-		for cur := range decl.Preorder((*ast.CallExpr)(nil)) {
-			_, handled := handlerAround(cur, handlers)
-			if !handled && !c.allowed.allow(c.pass.Fset.Position(cur.Node().Pos()), writeOutsideTx) {
-				k.calls = append(k.calls, cur.Node().(*ast.CallExpr))
+	c.exportUntilStable(c.functions, func(fn function) bool {
+		fact := writeFact{}
+		for cur, call := range each[*ast.CallExpr](fn.cur) {
+			_, handled := c.handlerAround(cur)
+			if !handled && !c.allowed.allow(c.pass.Fset.Position(call.Pos()), writeOutsideTx) {
+				c.addWrites(&fact, fn, call)
 			}
 		}
-		candidates = append(candidates, k)
-	}
-	// A function that calls one that writes, writes as well.
-	for changed := true; changed; {
-		changed = false
-		for _, k := range candidates {
-			if c.pass.ImportObjectFact(k.object, new(writeFact)) {
-				continue
-			}
-			fact := writeFact{}
-			for _, call := range k.calls {
-				c.addWrites(&fact, k.object, k.decl, call)
-			}
-			if fact.Receiver || fact.Package || len(fact.Params) > 0 {
-				c.pass.ExportObjectFact(k.object, &fact)
-				changed = true
-			}
+		writes := fact.Receiver || fact.Package || len(fact.Params) > 0
+		if writes {
+			c.pass.ExportObjectFact(fn.object, &fact)
 		}
-	}
+		return writes
+	})
 }
 
 // skipsWriteFacts tells whether a package is a driver: what its functions
@@ -313,8 +295,8 @@ func skipsWriteFacts(p *types.Package) bool {
 	return p.Path() == "database/sql" || strings.HasPrefix(p.Path(), "github.com/jackc/")
 }
 
-// addWrites adds to fact what call writes through.
-func (c *checker) addWrites(fact *writeFact, fn *types.Func, decl inspector.Cursor, call *ast.CallExpr) {
+// addWrites adds to the fact of fn what call writes through.
+func (c *checker) addWrites(fact *writeFact, fn function, call *ast.CallExpr) {
 	var handles []ast.Expr
 	if _, certain := c.writes(call); certain {
 		handles = append(handles, c.receiver(call))
@@ -328,11 +310,10 @@ func (c *checker) addWrites(fact *writeFact, fn *types.Func, decl inspector.Curs
 		}
 		handles = through
 	}
-	sig := fn.Signature()
 	for _, e := range handles {
-		for _, v := range c.origin(e, c.flowOf(decl), decl.Node().(*ast.FuncDecl).Body) {
-			switch i := slices.Index(slices.Collect(sig.Params().Variables()), v); {
-			case v == sig.Recv():
+		for _, v := range c.origin(e, c.flowOf(fn), fn.decl.Body) {
+			switch i := slices.Index(fn.params(), v); {
+			case v == fn.object.Signature().Recv():
 				fact.Receiver = true
 			case i >= 0:
 				if !slices.Contains(fact.Params, i) {
@@ -371,12 +352,12 @@ func (c *checker) checkWrite(call *ast.CallExpr, h handler, f flow) {
 		return
 	}
 	if variant := c.txVariant(call, h); variant != "" && c.outside(c.receiver(call), h, f) {
-		c.report(writeOutsideTx, call, nil, "%s takes effect even if this handler is rolled back: call %s with its transaction", text(call.Fun), variant)
+		c.reportf(writeOutsideTx, call, nil, "%s takes effect even if this handler is rolled back: call %s with its transaction", text(call.Fun), variant)
 		return
 	}
 	if writes, _ := c.writes(call); writes {
 		if e := c.receiver(call); c.outside(e, h, f) {
-			c.report(writeOutsideTx, call, nil, "this handler writes through %s, so the write stays when the handler is rolled back, and is made again when it runs again: write through its transaction", text(e))
+			c.reportf(writeOutsideTx, call, nil, "this handler writes through %s, so the write stays when the handler is rolled back, and is made again when it runs again: write through its transaction", text(e))
 		}
 		return
 	}
@@ -386,12 +367,12 @@ func (c *checker) checkWrite(call *ast.CallExpr, h handler, f flow) {
 	}
 	for _, e := range handles {
 		if c.outside(e, h, f) {
-			c.report(writeOutsideTx, call, nil, "%s writes through %s, so the write stays when this handler is rolled back, and is made again when it runs again: write through the transaction", text(call.Fun), text(e))
+			c.reportf(writeOutsideTx, call, nil, "%s writes through %s, so the write stays when this handler is rolled back, and is made again when it runs again: write through the transaction", text(call.Fun), text(e))
 			return
 		}
 	}
 	if handles == nil {
-		c.report(writeOutsideTx, call, nil, "%s writes through a variable of its package, so the write stays when this handler is rolled back, and is made again when it runs again: write through the transaction", text(call.Fun))
+		c.reportf(writeOutsideTx, call, nil, "%s writes through a variable of its package, so the write stays when this handler is rolled back, and is made again when it runs again: write through the transaction", text(call.Fun))
 	}
 }
 

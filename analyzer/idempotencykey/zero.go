@@ -40,12 +40,12 @@ func (c *checker) checkZero() {
 			for i, target := range n.Lhs {
 				s, ok := ast.Unparen(target).(*ast.SelectorExpr)
 				if ok && len(n.Rhs) == len(n.Lhs) && isRequest(c.pass.TypesInfo.TypeOf(s.X)) && c.isZero(n.Rhs[i]) {
-					c.report(zeroKey, n.Rhs[i], nil, "%s gets the zero key, which is no key: the call fails before it is sent", text(target))
+					c.reportf(zeroKey, n.Rhs[i], nil, "%s gets the zero key, which is no key: the call fails before it is sent", text(target))
 				}
 			}
 		case *ast.CompositeLit:
 			if len(n.Elts) > 0 && isRequest(c.pass.TypesInfo.TypeOf(n)) {
-				c.report(zeroKey, n, nil, "this request has no input: make it with %s", c.constructor(n))
+				c.reportf(zeroKey, n, nil, "this request has no input: make it with %s", c.constructor(n))
 			}
 		}
 	}
@@ -74,9 +74,9 @@ func (c *checker) checkArguments(cur inspector.Cursor, call *ast.CallExpr) {
 		}
 		switch {
 		case c.isZero(arg):
-			c.report(zeroKey, arg, nil, "%s gets the zero %s: it fails before anything is sent", fn.Name(), kind)
+			c.reportf(zeroKey, arg, nil, "%s gets the zero %s: it fails before anything is sent", fn.Name(), kind)
 		case c.neverSet(cur, c.variable(arg)):
-			c.report(zeroKey, arg, nil, "%s gets %s, which is never set and so the zero %s", fn.Name(), text(arg), kind)
+			c.reportf(zeroKey, arg, nil, "%s gets %s, which is never set and so the zero %s", fn.Name(), text(arg), kind)
 		}
 	}
 }
@@ -95,17 +95,17 @@ func (c *checker) neverSet(cur inspector.Cursor, v *types.Var) bool {
 	if v == nil || !carriesKey(v.Type()) {
 		return false
 	}
-	decl, ok := functionOf(cur)
-	if !ok || !within(v.Pos(), decl.Node().(*ast.FuncDecl).Body) {
+	fn, ok := c.functionAround(cur)
+	if !ok || !within(v.Pos(), fn.decl.Body) {
 		return false
 	}
 	declared, set := false, false
-	for id := range decl.Preorder((*ast.Ident)(nil)) {
-		switch object := c.pass.TypesInfo.ObjectOf(id.Node().(*ast.Ident)); {
-		case object != v:
-		case c.declaresZero(id):
+	for cur, id := range each[*ast.Ident](fn.cur) {
+		switch {
+		case c.pass.TypesInfo.ObjectOf(id) != v:
+		case c.declaresZero(cur):
 			declared = true
-		case c.sets(id):
+		case c.sets(cur):
 			set = true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strconv"
 	"sync"
@@ -122,6 +123,15 @@ func freeName(ctx context.Context, client api.IdempotentClient, name string) (st
 func randomName(ctx context.Context, client api.IdempotentClient) error {
 	for {
 		in := api.CreatePaymentInput{AccountId: uuid.NewString()}
+		if _, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)); err == nil {
+			return nil
+		}
+	}
+}
+
+func drawnName(ctx context.Context, client api.IdempotentClient) error {
+	for {
+		in := api.CreatePaymentInput{Amount: rand.Int64N(1000)}
 		if _, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)); err == nil {
 			return nil
 		}
