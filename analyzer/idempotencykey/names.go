@@ -40,7 +40,7 @@ func isKey(t types.Type) bool {
 }
 
 // isRequest tells whether t is a generated request: a struct with a field
-// IdempotencyKey that holds a key.
+// IdempotencyKey that holds a key, and a sealed input.
 func isRequest(t types.Type) bool {
 	if named(t) == nil {
 		return false
@@ -49,12 +49,12 @@ func isRequest(t types.Type) bool {
 	if !ok {
 		return false
 	}
+	hasKey, hasInput := false, false
 	for f := range s.Fields() {
-		if f.Name() == "IdempotencyKey" && isKey(f.Type()) {
-			return true
-		}
+		hasKey = hasKey || f.Name() == "IdempotencyKey" && isKey(f.Type())
+		hasInput = hasInput || isNamed(f.Type(), runtimePath, "Sealed")
 	}
-	return false
+	return hasKey && hasInput
 }
 
 func carriesKey(t types.Type) bool { return t != nil && (isKey(t) || isRequest(t)) }

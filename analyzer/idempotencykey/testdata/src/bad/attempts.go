@@ -121,6 +121,18 @@ func helped(ctx context.Context, client api.IdempotentClient) {
 	}
 }
 
+type till interface {
+	TakePayment(ctx context.Context, req api.CreatePaymentIdempotentRequest) error
+}
+
+func taken(ctx context.Context, t till, in api.CreatePaymentInput) {
+	for range 3 {
+		if err := t.TakePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)); err == nil { // want `each attempt of this retry loop`
+			return
+		}
+	}
+}
+
 type payer struct {
 	client api.IdempotentClient
 	last   error

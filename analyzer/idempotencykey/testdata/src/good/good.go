@@ -337,6 +337,17 @@ func restored(ctx context.Context, client api.IdempotentClient, envelope []byte)
 	return err
 }
 
+// A struct of one's own is no request, whatever its fields are called.
+type order struct {
+	IdempotencyKey api.CreatePaymentIdempotencyKey
+	Amount         int64
+}
+
+func ordered(key api.CreatePaymentIdempotencyKey, save func(order), keep interface{ Keep(order) }) {
+	keep.Keep(order{IdempotencyKey: key, Amount: 1})
+	keep.Keep(order{})
+}
+
 // Clocks that name a day, an hour or what a database says.
 
 func daily(flat string) api.CreatePaymentIdempotencyKey {
