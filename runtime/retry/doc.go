@@ -14,7 +14,9 @@
 // replay. Everything else is the operation's answer. Pauses are random between
 // zero and a bound that doubles, on top of what Retry-After asks for
 // (RFC 9110 section 10.2.3). Every attempt carries the same key and the same
-// bytes. A call that fails returns an [*idempotency.CallError].
+// bytes. A call that fails returns an [*idempotency.CallError]. It does not wait
+// for an attempt that the deadline of its context forbids: it fails at once, and
+// matches [context.DeadlineExceeded].
 //
 // A redirect (301, 302, 307, 308) is never followed: key and body would go to
 // whatever host it names. It is an error. So is a certificate that does not
