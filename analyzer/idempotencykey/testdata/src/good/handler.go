@@ -78,7 +78,26 @@ func (s service) kept(ctx context.Context, tx pgx.Tx, req api.CreatePaymentIdemp
 	if _, err := tx.Exec(ctx, "INSERT INTO outbox (key) VALUES ($1)", key); err != nil {
 		return err
 	}
+	if err := enqueue(ctx, api.NewCreatePaymentIdempotentRequest(key, req.Input()), tx); err != nil {
+		return err
+	}
 	_, err := s.river.InsertTx(ctx, tx, args{Key: key.String()}, nil)
+	return err
+}
+
+func enqueue(ctx context.Context, req api.CreatePaymentIdempotentRequest, tx pgx.Tx) error { // want enqueue:"writes\\(2\\)"
+	_, err := tx.Exec(ctx, "INSERT INTO outbox (request) VALUES ($1)", req)
+	return err
+}
+
+type options struct{ Twice bool }
+
+// Options are no transaction.
+func (s service) pay(ctx context.Context, o options, req api.CreatePaymentIdempotentRequest) error {
+	_, err := s.payments.CreatePayment(ctx, req)
+	if err == nil && o.Twice {
+		_, err = s.payments.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), req.Input()))
+	}
 	return err
 }
 
