@@ -84,6 +84,13 @@ func Log(ctx context.Context, line string) error { // want Log:"writes\\(package
 	return err
 }
 
+func LogTwice(ctx context.Context, line string) error { // want LogTwice:"writes\\(package\\)"
+	if err := Log(ctx, line); err != nil {
+		return err
+	}
+	return Log(ctx, line)
+}
+
 // Run writes what its caller says.
 func (r *Repository) Run(ctx context.Context, sql string) error {
 	_, err := r.pool.Exec(ctx, sql)
