@@ -84,12 +84,8 @@ func (s source) ofVariable(v *types.Var) []*types.Var {
 	s.seen[v] = true
 	var values []ast.Expr
 	for _, a := range s.flow[v] {
-		switch a.how {
-		case assigned:
+		if a.value != nil { // its address may be taken, it is the same handle still
 			values = append(values, a.value)
-		case stepped:
-			return nil
-		case addressed: // it is still the same handle
 		}
 	}
 	if len(values) == 0 {

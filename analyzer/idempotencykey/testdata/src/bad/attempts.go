@@ -24,7 +24,7 @@ func retryable(err error) bool { return errors.Is(err, errBusy) }
 
 func counting(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) (resp *api.CreatePaymentResponse, err error) {
 	for attempt := 0; attempt < 3; attempt++ {
-		key := api.NewCreatePaymentIdempotencyKey() // want `each attempt of this retry loop gets a new key`
+		key := api.NewCreatePaymentIdempotencyKey() // want `each attempt of this retry gets a new key`
 		resp, err = client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(key, in))
 		if err == nil {
 			return resp, nil
@@ -38,7 +38,7 @@ func ranging(ctx context.Context, client api.IdempotentClient, in api.CreatePaym
 	var last error
 	for range 3 {
 		attemptCtx, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := client.CreatePayment(attemptCtx, api.NewCreatePaymentIdempotentRequest(idempotency.NewKey[api.CreatePaymentOp](), in)) // want `each attempt of this retry loop`
+		_, err := client.CreatePayment(attemptCtx, api.NewCreatePaymentIdempotentRequest(idempotency.NewKey[api.CreatePaymentOp](), in)) // want `each attempt of this retry`
 		cancel()
 		if err != nil {
 			last = err
@@ -51,7 +51,7 @@ func ranging(ctx context.Context, client api.IdempotentClient, in api.CreatePaym
 
 func endless(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	for {
-		req, err := keys.Request(in) // want `each attempt of this retry loop`
+		req, err := keys.Request(in) // want `each attempt of this retry`
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func endless(ctx context.Context, client api.IdempotentClient, in api.CreatePaym
 
 func pauses(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	for _, pause := range []time.Duration{time.Second, time.Minute} {
-		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry loop`
+		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry`
 		if retryable(err) {
 			time.Sleep(pause)
 			continue
@@ -81,14 +81,14 @@ func pauses(ctx context.Context, client api.IdempotentClient, in api.CreatePayme
 func untilNoError(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) {
 	err := errBusy
 	for i := 0; err != nil && i < 3; i++ {
-		_, err = client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry loop`
+		_, err = client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry`
 	}
 }
 
 func labeled(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) {
 attempts:
 	for i := 0; i < 3; i++ {
-		req := api.NewCreatePaymentIdempotentRequest(keys.Payment(), in) // want `each attempt of this retry loop`
+		req := api.NewCreatePaymentIdempotentRequest(keys.Payment(), in) // want `each attempt of this retry`
 		_, err := client.CreatePayment(ctx, req)
 		switch {
 		case err == nil:
@@ -101,7 +101,7 @@ attempts:
 
 func replaced(ctx context.Context, client api.IdempotentClient, req api.CreatePaymentIdempotentRequest) error {
 	for {
-		req.IdempotencyKey = api.NewCreatePaymentIdempotencyKey() // want `each attempt of this retry loop`
+		req.IdempotencyKey = api.NewCreatePaymentIdempotencyKey() // want `each attempt of this retry`
 		_, err := client.CreatePayment(ctx, req)
 		if err == nil {
 			return nil
@@ -115,7 +115,7 @@ func newRequest() api.CreatePaymentIdempotentRequest { // want newRequest:"fresh
 
 func helped(ctx context.Context, client api.IdempotentClient) {
 	for range 3 {
-		if _, err := client.CreatePayment(ctx, newRequest()); err == nil { // want `each attempt of this retry loop`
+		if _, err := client.CreatePayment(ctx, newRequest()); err == nil { // want `each attempt of this retry`
 			return
 		}
 	}
@@ -127,10 +127,30 @@ type till interface {
 
 func taken(ctx context.Context, t till, in api.CreatePaymentInput) {
 	for range 3 {
-		if err := t.TakePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)); err == nil { // want `each attempt of this retry loop`
+		if err := t.TakePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)); err == nil { // want `each attempt of this retry`
 			return
 		}
 	}
+}
+
+func charge(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error { // want charge:"mints"
+	req := api.NewCreatePaymentIdempotentRequest(api.NewCreatePaymentIdempotencyKey(), in)
+	_, err := client.CreatePayment(ctx, req)
+	return err
+}
+
+func mintedInLoop(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) {
+	for range 3 {
+		if err := charge(ctx, client, in); err == nil { // want `charge makes a new key at each call and is repeated here`
+			return
+		}
+	}
+}
+
+func mintedInFunction(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
+	return retry.Do(ctx, func(ctx context.Context) error {
+		return charge(ctx, client, in) // want `charge makes a new key at each call and is repeated here`
+	})
 }
 
 type payer struct {
@@ -140,7 +160,7 @@ type payer struct {
 
 func (p *payer) pay(ctx context.Context, in api.CreatePaymentInput) {
 	for range 3 {
-		_, err := p.client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry loop`
+		_, err := p.client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry`
 		if err == nil {
 			return
 		}
@@ -150,7 +170,7 @@ func (p *payer) pay(ctx context.Context, in api.CreatePaymentInput) {
 
 func random(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	for {
-		key := idempotency.MustParseKey[api.CreatePaymentOp]("payment-" + uuid.NewString()) // want `each attempt of this retry loop`
+		key := idempotency.MustParseKey[api.CreatePaymentOp]("payment-" + uuid.NewString()) // want `each attempt of this retry`
 		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(key, in))
 		if err == nil {
 			return nil
@@ -161,7 +181,7 @@ func random(ctx context.Context, client api.IdempotentClient, in api.CreatePayme
 func inTransaction(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	for range 3 {
 		err := retry.Once(func() error {
-			_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry loop`
+			_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry`
 			return err
 		})
 		if err == nil {
@@ -173,7 +193,7 @@ func inTransaction(ctx context.Context, client api.IdempotentClient, in api.Crea
 
 func repeatedByOwnFunction(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	return retry.Do(ctx, func(ctx context.Context) error {
-		key := api.NewCreatePaymentIdempotencyKey() // want `this function is repeated, and each attempt gets a new key`
+		key := api.NewCreatePaymentIdempotencyKey() // want `each attempt of this retry gets a new key, so a retry is another operation: make the key outside the function`
 		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(key, in))
 		return err
 	})
@@ -181,19 +201,19 @@ func repeatedByOwnFunction(ctx context.Context, client api.IdempotentClient, in 
 
 func repeatedByWayOfAnother(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) (*api.CreatePaymentResponse, error) {
 	return retry.Value(ctx, func() (*api.CreatePaymentResponse, error) {
-		return client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `this function is repeated`
+		return client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry`
 	})
 }
 
 func repeatedByBackoff(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) (*api.CreatePaymentResponse, error) {
 	return backoff.Retry(ctx, func() (*api.CreatePaymentResponse, error) {
-		return client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `this function is repeated`
+		return client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry`
 	})
 }
 
 func repeatedByRetryGo(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	return avast.Do(avast.RetryableFunc(func() error {
-		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `this function is repeated`
+		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in)) // want `each attempt of this retry`
 		return err
 	}), avast.Attempts(3))
 }

@@ -21,6 +21,7 @@ type service struct {
 	river    *river.Client[pgx.Tx]
 	payments api.IdempotentClient
 	any      db.DBTX
+	shards   []*pgxpool.Pool
 }
 
 var _ api.IdempotentServer[pgx.Tx] = service{}
@@ -42,6 +43,10 @@ func (s service) CreatePayment(ctx context.Context, tx pgx.Tx, req api.CreatePay
 	s.pool.Query(ctx, "WITH old AS (DELETE FROM payments RETURNING id) SELECT * FROM old") // want `this handler writes through s.pool`
 	s.pool.CopyFrom(ctx, pgx.Identifier{"payments"}, nil, nil)                             // want `this handler writes through s.pool`
 	_ = row
+
+	for _, shard := range s.shards {
+		shard.Exec(ctx, "DELETE FROM accounts") // want `this handler writes through shard`
+	}
 
 	batch := &pgx.Batch{}
 	batch.Queue("UPDATE accounts SET balance = balance - 1")

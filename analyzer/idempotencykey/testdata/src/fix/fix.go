@@ -34,7 +34,7 @@ func inlined(ctx context.Context, client api.IdempotentClient, in api.CreatePaym
 
 func repeated(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
 	if err := retry.Do(ctx, func(ctx context.Context) error {
-		id := api.NewCreatePaymentIdempotencyKey() // want `this function is repeated`
+		id := api.NewCreatePaymentIdempotencyKey() // want `each attempt`
 		_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(id, in))
 		return err
 	}); err != nil {

@@ -270,6 +270,54 @@ func repeatedWholeSale(ctx context.Context, client api.IdempotentClient, q queue
 	})
 }
 
+func charge(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error { // want charge:"mints"
+	_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), in))
+	return err
+}
+
+func chargedOnce(ctx context.Context, client api.IdempotentClient, orders []api.CreatePaymentInput) error {
+	for _, in := range orders {
+		if err := charge(ctx, client, in); err == nil {
+			return nil
+		}
+	}
+	return retry.Each(nil, func(order string) error {
+		return charge(ctx, client, api.CreatePaymentInput{AccountId: order})
+	})
+}
+
+func chargedTwice(ctx context.Context, client api.IdempotentClient, q queue) error {
+	return retry.Do(ctx, func(ctx context.Context) error {
+		in, err := q.Next()
+		if err != nil {
+			return err
+		}
+		return charge(ctx, client, in)
+	})
+}
+
+type account struct {
+	key api.CreatePaymentIdempotencyKey
+}
+
+func (a *account) chargeKept(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) error {
+	key := a.key
+	if key.IsZero() {
+		key = keys.Payment()
+		a.key = key
+	}
+	_, err := client.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(key, in))
+	return err
+}
+
+func (a *account) chargedKept(ctx context.Context, client api.IdempotentClient, in api.CreatePaymentInput) {
+	for range 3 {
+		if err := a.chargeKept(ctx, client, in); err == nil {
+			return
+		}
+	}
+}
+
 func orNew(order string) api.CreatePaymentIdempotencyKey { return keys.Of(order) }
 
 func retriedOrNew(ctx context.Context, client api.IdempotentClient, order string, in api.CreatePaymentInput) error {

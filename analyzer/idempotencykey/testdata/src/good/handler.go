@@ -93,7 +93,7 @@ func enqueue(ctx context.Context, req api.CreatePaymentIdempotentRequest, tx pgx
 type options struct{ Twice bool }
 
 // Options are no transaction.
-func (s service) pay(ctx context.Context, o options, req api.CreatePaymentIdempotentRequest) error {
+func (s service) pay(ctx context.Context, o options, req api.CreatePaymentIdempotentRequest) error { // want pay:"mints"
 	_, err := s.payments.CreatePayment(ctx, req)
 	if err == nil && o.Twice {
 		_, err = s.payments.CreatePayment(ctx, api.NewCreatePaymentIdempotentRequest(keys.Payment(), req.Input()))
@@ -123,7 +123,7 @@ func (l logging) CreatePayment(ctx context.Context, req api.CreatePaymentIdempot
 }
 
 // An unmarked operation's handler has no transaction either.
-func (s service) Refund(ctx context.Context, account string) error { // want Refund:"writes\\(receiver\\)"
+func (s service) Refund(ctx context.Context, account string) error { // want Refund:"mints" Refund:"writes\\(receiver\\)"
 	_, err := s.pool.Exec(ctx, "INSERT INTO refunds DEFAULT VALUES")
 	if err != nil {
 		return err
