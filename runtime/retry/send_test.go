@@ -465,21 +465,23 @@ func TestAttemptTimeout(t *testing.T) {
 		return r, err
 	}
 	for name, first := range map[string]step{"no answer": hang, "half an answer": stall} {
-		s := serve(first, reply(201))
-		if _, err := send(t.Context(), newClock(), s, retry.WithAttemptTimeout(time.Millisecond)); err != nil || len(s.requests) != 2 {
-			t.Errorf("%s: %v after %d attempts", name, err, len(s.requests))
-		}
-		_, err := send(t.Context(), newClock(), serve(first), retry.WithAttemptTimeout(time.Millisecond))
-		if e := failed(t, err); e.Attempts != 4 || !strings.Contains(err.Error(), "the attempt took longer than 1ms") || errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		s = serve(first)
-		_, err = send(ctx, newClock(), s, retry.WithAttemptTimeout(0))
-		cancel()
-		if e := failed(t, err); e.Attempts != 1 || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "took longer") {
-			t.Errorf("%s, the caller's deadline: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(first, reply(201))
+			if _, err := send(t.Context(), newClock(), s, retry.WithAttemptTimeout(time.Millisecond)); err != nil || len(s.requests) != 2 {
+				t.Errorf("%v after %d attempts", err, len(s.requests))
+			}
+			_, err := send(t.Context(), newClock(), serve(first), retry.WithAttemptTimeout(time.Millisecond))
+			if e := failed(t, err); e.Attempts != 4 || !strings.Contains(err.Error(), "the attempt took longer than 1ms") || errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // enough to begin
+			defer cancel()
+			_, err = send(ctx, newClock(), serve(first), retry.WithAttemptTimeout(0))
+			if e := failed(t, err); e.Attempts != 1 || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "took longer") {
+				t.Errorf("the caller's deadline: %v", err)
+			}
+		})
 	}
 }
 

@@ -285,11 +285,11 @@ func TestFaults(t *testing.T) {
 		},
 		"another media type": {faults: []fault{otherTypeAfter}, attempts: 1, effects: 1, status: 201}, // with no JSON201: see below
 
-		"hanging attempt":                  {faults: []fault{hang}, opts: []retry.Option{retry.WithAttemptTimeout(second)}, attempts: 2, pauses: []time.Duration{ms}, effects: 1, status: 201},
-		"hanging attempt after processing": {faults: []fault{hangAfter}, opts: []retry.Option{retry.WithAttemptTimeout(second)}, attempts: 2, pauses: []time.Duration{ms}, effects: 1, status: 201, replayed: true},
+		"hanging attempt":                  {faults: []fault{hang}, opts: []retry.Option{retry.WithAttemptTimeout(2 * second)}, attempts: 2, pauses: []time.Duration{ms}, effects: 1, status: 201},
+		"hanging attempt after processing": {faults: []fault{hangAfter}, opts: []retry.Option{retry.WithAttemptTimeout(2 * second)}, attempts: 2, pauses: []time.Duration{ms}, effects: 1, status: 201, replayed: true},
 		"always hanging": {
-			faults: []fault{hang, hang}, opts: []retry.Option{retry.WithAttemptTimeout(50 * ms), retry.WithAttempts(2)}, attempts: 2, pauses: []time.Duration{ms},
-			unknown: true, text: "the attempt took longer than 50ms",
+			faults: []fault{hang, hang}, opts: []retry.Option{retry.WithAttemptTimeout(second), retry.WithAttempts(2)}, attempts: 2, pauses: []time.Duration{ms},
+			unknown: true, text: "the attempt took longer than 1s",
 		},
 
 		"503":          {faults: []fault{status(503)}, attempts: 2, pauses: []time.Duration{ms}, effects: 1, status: 201},
