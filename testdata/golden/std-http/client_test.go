@@ -88,9 +88,10 @@ func TestTransportSendsAgain(t *testing.T) {
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
 	s := new(server)
-	handler, requests := newHandler(s), 0
+	handler := newHandler(s)
+	var requests atomic.Int32
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if requests++; requests == 1 {
+		if requests.Add(1) == 1 {
 			handler.ServeHTTP(httptest.NewRecorder(), r)
 			panic(http.ErrAbortHandler)
 		}
@@ -105,8 +106,8 @@ func TestHTTP2(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := client.CreatePayment(t.Context(), payment())
-	if err != nil || got.HTTPResponse.ProtoMajor != 2 || !got.Replayed() || s.ran() != 1 || requests != 2 {
-		t.Errorf("%+v, %v, executed %d times in %d requests", got, err, s.ran(), requests)
+	if err != nil || got.HTTPResponse.ProtoMajor != 2 || !got.Replayed() || s.ran() != 1 || requests.Load() != 2 {
+		t.Errorf("%+v, %v, executed %d times in %d requests", got, err, s.ran(), requests.Load())
 	}
 	if len(attempts) != 2 || attempts[0].Sent != 1 || attempts[1].Sent != 1 {
 		t.Errorf("%+v", attempts)
