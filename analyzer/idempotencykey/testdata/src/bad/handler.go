@@ -11,7 +11,9 @@ import (
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jmoiron/sqlx"
 	"github.com/riverqueue/river"
+	"gorm.io/gorm"
 )
 
 type service struct {
@@ -138,4 +140,19 @@ func execute(ctx context.Context, store idempotency.Store[*sql.Tx], pool *sql.DB
 		_, err := pool.Exec("INSERT INTO payments DEFAULT VALUES") // want `this handler writes through pool`
 		return idempotency.Response{}, err
 	})
+}
+
+type mapped struct {
+	gorm *gorm.DB
+	sqlx *sqlx.DB
+}
+
+func (m mapped) CreatePayment(ctx context.Context, tx *sql.Tx, req api.CreatePaymentIdempotentRequest) (api.CreatePaymentResponseObject, error) {
+	m.gorm.First(&req)
+	m.gorm.WithContext(ctx).Create(&req)                            // want `this handler writes through m.gorm.WithContext\(ctx\)`
+	m.sqlx.NamedExec("INSERT INTO payments (id) VALUES (:id)", req) // want `this handler writes through m.sqlx`
+	m.sqlx.QueryRowx("UPDATE payments SET id = 1 RETURNING id")     // want `this handler writes through m.sqlx`
+	m.sqlx.QueryRowx("SELECT id FROM payments")
+	m.sqlx.Exec("DELETE FROM payments") // want `this handler writes through m.sqlx`
+	return nil, nil
 }
