@@ -181,20 +181,22 @@ func TestClientErrorTypes(t *testing.T) {
 		answer func(cancel context.CancelCauseFunc) http.HandlerFunc
 		limit  time.Duration // of the call's context; 0 is none
 		want   string
+		opts   []retry.Option
 	}{
-		{"refusal", always(refuse(idempotency.CodeMismatch)), 0, "mismatch"},
-		{"code of a stranger", always(refuse("secret")), 0, "409"},
-		{"status", always(status(http.StatusBadGateway)), 0, "502"},
-		{"redirect", always(status(http.StatusTemporaryRedirect)), 0, "307"},
-		{"no answer", always(hangUp), 0, "_OTHER"},
-		{"answer that breaks off", always(breakOff), 0, "_OTHER"},
-		{"deadline", always(hang), 10 * time.Millisecond, "timeout"},
+		{"refusal", always(refuse(idempotency.CodeMismatch)), 0, "mismatch", nil},
+		{"code of a stranger", always(refuse("secret")), 0, "409", nil},
+		{"status", always(status(http.StatusBadGateway)), 0, "502", nil},
+		{"redirect", always(status(http.StatusTemporaryRedirect)), 0, "307", nil},
+		{"no answer", always(hangUp), 0, "_OTHER", nil},
+		{"answer that breaks off", always(breakOff), 0, "_OTHER", nil},
+		{"deadline", always(hang), 10 * time.Millisecond, "timeout", nil},
+		{"timeout of the attempt", always(hang), 0, "timeout", []retry.Option{retry.WithAttemptTimeout(10 * time.Millisecond)}},
 		{"canceled", func(cancel context.CancelCauseFunc) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
 				cancel(errors.New("secret cause"))
 				hang(w, r)
 			}
-		}, 0, "canceled"},
+		}, 0, "canceled", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -211,7 +213,7 @@ func TestClientErrorTypes(t *testing.T) {
 				ctx, stop = context.WithTimeoutCause(ctx, tt.limit, errors.New("secret cause"))
 				defer stop()
 			}
-			if err := call(ctx, inTurn(t, tt.answer(cancel)), retry.WithObserver(observe), retry.WithAttempts(1)); err == nil {
+			if err := call(ctx, inTurn(t, tt.answer(cancel)), append(tt.opts, retry.WithObserver(observe), retry.WithAttempts(1))...); err == nil {
 				t.Fatal("no error")
 			}
 			want := map[string]string{"error.type=" + tt.want + ",idempotency.operation=pay": "1 measured, 1 in all"}

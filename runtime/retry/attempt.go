@@ -78,6 +78,9 @@ func (e timeoutError) Error() string {
 	return fmt.Sprintf("the attempt took longer than %v", time.Duration(e))
 }
 
+// Is makes it match the error of a context whose deadline has passed.
+func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // timedOut says so of an error that the attempt's own timeout has caused.
 func timedOut(ctx context.Context, err error) error {
 	var timeout timeoutError
@@ -119,12 +122,11 @@ func readBody(r *http.Response) ([]byte, error) {
 func judge(response *http.Response, body []byte, readErr error, parse func(*http.Response) error) result {
 	r := result{response: response}
 	status := response.StatusCode
-	answered := fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))
 	replayed := Replayed(response)
 	switch {
 	case readErr != nil:
 		r.effect, r.again = true, true
-		r.err = fmt.Errorf("%s, which broke off after %d bytes: %w", answered, len(body), readErr)
+		r.err = fmt.Errorf("%s, which broke off after %d bytes: %w", answered(status), len(body), readErr)
 		return r
 	case wasRedirected(response):
 		r.effect = true
@@ -132,7 +134,7 @@ func judge(response *http.Response, body []byte, readErr error, parse func(*http
 		return r
 	case isRedirect(status):
 		r.effect = status < http.StatusTemporaryRedirect // 307 and 308 ask for the same request elsewhere
-		r.err = fmt.Errorf("%s to %s, which is not followed: key and body would go there", answered, location(response))
+		r.err = fmt.Errorf("%s to %s, which is not followed: key and body would go there", answered(status), location(response))
 		return r
 	}
 	if problem, ok := idempotency.ReadProblem(response.Header, body); ok && !replayed {
@@ -145,7 +147,7 @@ func judge(response *http.Response, body []byte, readErr error, parse func(*http
 		// The server has kept nothing, unless it does not know or the key is
 		// older than the records.
 		r.effect = code == idempotency.CodeInFlight || code == idempotency.CodeOutcomeUnknown || code == idempotency.CodeKeyExpired
-		r.err = fmt.Errorf("%s, %s: %s", answered, code, r.problem.Detail)
+		r.err = fmt.Errorf("%s, %s: %s", answered(status), code, r.problem.Detail)
 		return r
 	case !replayed && status == http.StatusConflict && response.Header.Get("Retry-After") != "":
 		r.again, r.inFlight, r.effect = true, true, true
@@ -155,15 +157,20 @@ func judge(response *http.Response, body []byte, readErr error, parse func(*http
 		r.effect = status != http.StatusTooManyRequests && status != http.StatusTooEarly
 	}
 	if r.again {
-		r.err = errors.New(answered)
+		r.err = errors.New(answered(status))
 		return r
 	}
 	if err := parse(response); err != nil {
 		response.Body = io.NopCloser(bytes.NewReader(body))
 		r.effect, r.again = true, brokeOff(err, body)
-		r.err = fmt.Errorf("%s, and the answer cannot be read: %w", answered, err)
+		r.err = fmt.Errorf("%s, and the answer cannot be read: %w", answered(status), err)
 	}
 	return r
+}
+
+// answered begins errors about an answer.
+func answered(status int) string {
+	return fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))
 }
 
 // isTransient reports whether a status asks for the same request again:

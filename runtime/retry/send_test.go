@@ -472,7 +472,7 @@ func TestAttemptTimeout(t *testing.T) {
 				t.Errorf("%v after %d attempts", err, len(s.requests))
 			}
 			_, err := send(t.Context(), newClock(), serve(first), retry.WithAttemptTimeout(time.Millisecond))
-			if e := failed(t, err); e.Attempts != 4 || !strings.Contains(err.Error(), "the attempt took longer than 1ms") || errors.Is(err, context.Canceled) {
+			if e := failed(t, err); e.Attempts != 4 || !strings.Contains(err.Error(), "the attempt took longer than 1ms") || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // enough to begin
