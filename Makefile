@@ -74,9 +74,9 @@ check-format: ## Fail if a Go file is not formatted
 	if [ -n "$$unformatted" ]; then printf 'run make format, for\n%s\n' "$$unformatted"; exit 1; fi
 
 .PHONY: vet
-vet: ## Run go vet in every module, and build the tool and the runtime for macOS and Windows
+vet: bin/tools ## Run go vet and idemgen's own checks in every module, and build the tool and the runtime for macOS and Windows
 	@for module in $(MODULES); do \
-		echo "vet $$module"; go -C $$module vet ./... || exit 1; \
+		echo "vet $$module"; go -C $$module vet -vettool=$(CURDIR)/bin/idemgen ./... || exit 1; \
 	done
 	@for os in darwin windows; do \
 		echo "build for $$os"; \

@@ -122,7 +122,8 @@ func (s *starter) readGo() {
 		for _, group := range file.Comments {
 			for _, c := range group.List {
 				text, ok := strings.CutPrefix(c.Text, "//go:generate ")
-				if ok && s.directive.file == "" && strings.Contains(text, "oapi-codegen") {
+				// The last one counts: go generate runs them in this order.
+				if ok && strings.Contains(text, "oapi-codegen") {
 					s.directive = directive{path, fset.PositionFor(c.Pos(), false).Line, strings.Fields(text)}
 				}
 			}
@@ -237,6 +238,7 @@ generate:
   models: true
   strict-server: true
   std-http-server: true # or chi-server, gorilla-server
+  # client: true # for an IdempotentClient; alone, without the two servers, in a package of its own
 `, s.goName()), "a config for oapi-codegen, which idemgen runs")
 }
 

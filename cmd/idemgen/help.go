@@ -73,7 +73,7 @@ Nothing is overwritten.
     -spec FILE      the OpenAPI document, where it is not found or not unique
 `
 
-const vetHelp = `Usage: go vet -vettool=$(go tool -n idemgen) ./...
+const vetHelp = `Usage: idemgen vet [FLAGS OF GO VET] [PACKAGES]
 
 Runs go vet with idemgen as its tool: all of go vet's own checks, and one more,
 idempotencykey, which finds misuse of keys that compiles:
@@ -84,9 +84,8 @@ idempotencykey, which finds misuse of keys that compiles:
     key-in-handler     a new key for a call from inside a handler
     write-outside-tx   a handler's write outside its transaction
 
-Where idemgen is no tool of your module, build it and name the file:
-
-    go vet -vettool=/path/to/idemgen ./...
+It is go vet -vettool=/path/to/idemgen; in a module that has idemgen as a tool,
+go vet -vettool=$(go tool -n idemgen) ./... is the same.
 
 A check is turned off with -idempotencykey.NAME=false; two more are off by
 default: -idempotencykey.raw-http and -idempotencykey.retry-loop. With Go 1.26

@@ -40,7 +40,7 @@ func TestInitEmptyModule(t *testing.T) {
 	if got := read(t, api, "generate.go"); got != "package api\n\n//go:generate go run github.com/idemgen/idemgen/cmd/idemgen@latest\n" {
 		t.Errorf("generate.go: %s", got)
 	}
-	if oapi := read(t, api, "oapi-codegen.yaml"); strings.Contains(oapi, "client") {
+	if oapi := read(t, api, "oapi-codegen.yaml"); strings.Contains(oapi, "\n  client:") {
 		t.Errorf("oapi-codegen.yaml asks for a client, which nothing uses:\n%s", oapi)
 	}
 	for _, step := range []string{"released version in place of latest", "var _ IdempotentServer[pgx.Tx] = service{}"} {
@@ -102,6 +102,23 @@ func TestInitBesideDirective(t *testing.T) {
 				t.Errorf("idemgen.yaml:\n%s", got)
 			}
 		})
+	}
+}
+
+// Models, client and server can have a line each: idemgen needs all of them.
+func TestInitAfterSeveralDirectives(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "api/openapi.yaml", document)
+	const source = "package api\n\n//go:generate oapi-codegen -config models.yaml openapi.yaml\n//go:generate oapi-codegen -config server.yaml openapi.yaml\n"
+	write(t, dir, "api/gen.go", source)
+	pkg := filepath.Join(dir, "api")
+	if _, stderr, code := idemgen("init", pkg); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if got, want := read(t, pkg, "gen.go"), source+"//go:generate go run github.com/idemgen/idemgen/cmd/idemgen@latest\n"; got != want {
+		t.Errorf("gen.go:\n%s\nwant:\n%s", got, want)
 	}
 }
 

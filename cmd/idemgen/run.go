@@ -40,7 +40,7 @@ type invocation struct {
 type command struct {
 	name  string
 	help  string
-	flags func(*invocation, *flag.FlagSet)
+	flags func(*invocation, *flag.FlagSet) // nil leaves all arguments to run
 	run   func(context.Context, *invocation) int
 }
 
@@ -49,7 +49,7 @@ var commands = []command{
 	{"explain", explainHelp, explainFlags, explain},
 	{"init", initHelp, initFlags, initialize},
 	{"version", "Usage: idemgen version\n\nPrints the version of idemgen.\n", noFlags, printVersion},
-	{"vet", vetHelp, noFlags, explainVet},
+	{"vet", vetHelp, nil, goVet},
 }
 
 func noFlags(*invocation, *flag.FlagSet) {}
@@ -87,9 +87,15 @@ func run(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	}
 	cmd := commands[i]
 	inv := &invocation{stdout: stdout, stderr: stderr}
+	if cmd.flags == nil && (len(args) == 0 || spellings[args[0]] != "help") {
+		inv.args = args
+		return cmd.run(ctx, inv)
+	}
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	cmd.flags(inv, flags)
+	if cmd.flags != nil {
+		cmd.flags(inv, flags)
+	}
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, cmd.help)

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -41,7 +44,23 @@ func isUnreleased(check *analysis.Analyzer) bool {
 	return check == scannererr.Analyzer || check == sqlrowserr.Analyzer
 }
 
-// explainVet answers those who run the vet tool by hand.
-func explainVet(_ context.Context, inv *invocation) int {
-	return inv.failf("the go command runs the vet tool: go vet -vettool=$(go tool -n idemgen) ./...; see idemgen help vet")
+// goVet runs go vet with this program as its tool. The arguments are go vet's.
+func goVet(ctx context.Context, inv *invocation) int {
+	self, err := os.Executable()
+	if err != nil {
+		return inv.failf("its own file cannot be found: %v", err)
+	}
+	vet := exec.CommandContext(ctx, "go", append([]string{"vet", "-vettool=" + self}, inv.args...)...)
+	vet.Stdout, vet.Stderr = inv.stdout, inv.stderr
+	err = vet.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &exit) && exit.ExitCode() == exitFindings:
+		return exitFindings
+	case errors.As(err, &exit):
+		return exitUsage // go vet has said why
+	}
+	return inv.failf("go vet cannot be run: %v", err)
 }

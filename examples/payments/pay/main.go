@@ -64,9 +64,8 @@ func pay(out io.Writer, server, order, from, to string, amount int64) error {
 		AccountId: from,
 		Body:      api.CreatePaymentJSONRequestBody{To: to, Amount: amount},
 	}))
-	var failed *idempotency.CallError
 	switch {
-	case errors.As(err, &failed) && failed.OutcomeUnknown:
+	case errors.Is(err, idempotency.ErrOutcomeUnknown):
 		return fmt.Errorf("not known whether it was paid; pay for the same order again to find out: %w", err)
 	case err != nil:
 		return err
