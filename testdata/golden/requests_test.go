@@ -17,6 +17,7 @@ import (
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	chi "github.com/idemgen/idemgen/testdata/golden/chi"
 	client "github.com/idemgen/idemgen/testdata/golden/client"
+	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
 	initialisms "github.com/idemgen/idemgen/testdata/golden/initialisms"
@@ -33,6 +34,7 @@ import (
 var interfaces = map[string]reflect.Type{
 	"chi":               reflect.TypeFor[chi.IdempotentServer[struct{}]](),
 	"client":            reflect.TypeFor[client.IdempotentClient](),
+	"dot-import":        reflect.TypeFor[dotimport.IdempotentServer[struct{}]](),
 	"gorilla":           reflect.TypeFor[gorilla.IdempotentServer[struct{}]](),
 	"hostile":           reflect.TypeFor[hostile.IdempotentServer[struct{}]](),
 	"initialisms":       reflect.TypeFor[initialisms.IdempotentServer[struct{}]](),

@@ -248,24 +248,12 @@ type idempotentClient struct {
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ IdempotentClient = (*idempotentClient)(nil)
 
-// edit returns what runs the request editors of the client and of one call.
-func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
-	return func(r *http.Request) error {
-		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
-			if err := edit(r.Context(), r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func (c *idempotentClient) CreateCharge(ctx context.Context, req CreateChargeIdempotentRequest, reqEditors ...RequestEditorFn) (*CreateChargeResponse, error) {
 	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CreateChargeInput, CreateChargeResponse]{
 		Build: func(in CreateChargeInput) (*http.Request, error) {
 			return NewCreateChargeRequest(c.client.Server, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseCreateChargeResponse,
 	})

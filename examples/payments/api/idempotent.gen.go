@@ -261,24 +261,12 @@ type idempotentClient struct {
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ IdempotentClient = (*idempotentClient)(nil)
 
-// edit returns what runs the request editors of the client and of one call.
-func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
-	return func(r *http.Request) error {
-		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
-			if err := edit(r.Context(), r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func (c *idempotentClient) CreatePayment(ctx context.Context, req CreatePaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*CreatePaymentResponse, error) {
 	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CreatePaymentInput, CreatePaymentResponse]{
 		Build: func(in CreatePaymentInput) (*http.Request, error) {
 			return NewCreatePaymentRequest(c.client.Server, in.AccountId, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseCreatePaymentResponse,
 	})

@@ -3,7 +3,6 @@ package gosource
 import (
 	"go/ast"
 	"go/token"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,35 +29,38 @@ type ClientMethod struct {
 
 // Call is how a client calls one operation.
 type Call struct {
+	Operation string // name of the operation
 	// Pattern is the path as the code has it, with %s for each parameter.
 	Method, Pattern string
 	Path            []Field // path parameters, in the order of the path
 	Params          Type    // of the other parameters; the zero Type if there are none
-	// Builders make requests, one for each body that is encoded for the
-	// caller, and one that takes any. An operation without a body has one.
-	Builders []Builder
+	// Build is the function that makes a request. Where the operation has a
+	// body it takes a media type and a reader.
+	Build   string
+	HasBody bool
+	// Encoders make requests of bodies that they encode.
+	Encoders []Encoder
 	Parse    string // the function that reads a response
 	Response string // the type that it returns a pointer to
 }
 
-// Builder is a function that makes a request.
-type Builder struct {
+// Encoder is a function that makes a request of a body of one type.
+type Encoder struct {
 	Func string
-	// Tag names the body in Go: JSON, Formdata.
-	Tag  string
-	Body Type // of the body that it encodes; the zero Type if it encodes none
-	Any  bool // it takes a media type and a reader
+	Tag  string // names the body in Go: JSON, Formdata
+	Body Type
 }
 
 const clientInterface = "ClientWithResponsesInterface"
 
 // client reads the client, if there is one.
 func (l *loader) client(pkg *Package) {
-	found := l.methods(clientInterface)
-	if l.types[clientInterface].spec == nil {
+	declared := l.types[clientInterface].spec
+	if declared == nil {
 		return
 	}
-	c := &Client{Pos: l.pos(l.types[clientInterface].spec.Name)}
+	found := l.methods(clientInterface)
+	c := &Client{Pos: l.pos(declared.Name)}
 	for _, m := range found.methods {
 		c.Methods = append(c.Methods, ClientMethod{
 			Name:       m.name.Name,
@@ -77,8 +79,8 @@ func (l *loader) client(pkg *Package) {
 				c.Type = elem.String()
 			}
 		}
-		if _, declared := pkg.Scope[c.Type]; !declared {
-			l.errorf(l.pos(f.decl.Name), "go-shape", "NewClient does not return a pointer to a type of this package and an error; generate the client with oapi-codegen v2.3 to v2.8")
+		if _, ok := pkg.Scope[c.Type+".applyEditors"]; !ok {
+			l.errorf(l.pos(f.decl.Name), "go-shape", "NewClient does not return a pointer to a type with a method applyEditors, and an error; generate the client with oapi-codegen v2.3 to v2.8")
 		}
 	}
 	pkg.Client = c
@@ -90,12 +92,11 @@ func (l *loader) join(pkg *Package) {
 	if pkg.Client == nil {
 		return
 	}
-	calls, order := l.calls(pkg.Client)
+	calls := l.calls(pkg.Client)
 	if !pkg.HasServer {
 		pkg.Pos = pkg.Client.Pos
-		for _, name := range order {
-			call := calls[name]
-			op := Operation{Name: name, Pos: l.pos(l.funcs[call.Builders[0].Func].decl.Name)}
+		for _, call := range calls {
+			op := Operation{Name: call.Operation, Pos: l.pos(l.funcs[call.Build].decl.Name)}
 			if call.Method != "" {
 				op.Routes = []Route{{call.Method, call.Pattern}}
 			}
@@ -103,69 +104,78 @@ func (l *loader) join(pkg *Package) {
 		}
 	}
 	for i := range pkg.Operations {
-		pkg.Operations[i].Call = calls[pkg.Operations[i].Name]
+		op := &pkg.Operations[i]
+		if at := slices.IndexFunc(calls, func(c *Call) bool { return c.Operation == op.Name }); at >= 0 {
+			op.Call = calls[at]
+		}
 	}
 }
 
-var builderName = regexp.MustCompile(`^New(.+?)Request(?:With(.*)Body)?$`)
-
-// calls returns the operations that have a builder, a method and a parser, by
-// name, and the names in the order of the client's methods.
-func (l *loader) calls(c *Client) (map[string]*Call, []string) {
+// calls returns how the client calls the operations that have a method, a
+// function that builds requests and one that parses responses, in the order of
+// the methods.
+//
+// An operation's methods share the type of its responses. The first one is
+// called PayWithResponse, or PayWithBodyWithResponse and takes any body; the
+// others have a suffix for the body that they encode.
+func (l *loader) calls(c *Client) []*Call {
 	parsers := l.parsers()
-	responses := make(map[string]string) // by method
+	byResponse := make(map[string]*Call)
+	var calls []*Call
 	for _, m := range c.Methods {
-		if len(m.Results) == 2 {
-			if elem, ok := m.Results[0].Type.Elem(); ok {
-				responses[m.Name] = elem.String()
+		name, ok := strings.CutSuffix(m.Name, "WithResponse")
+		if !ok || len(m.Parameters) < 2 || len(m.Results) != 2 {
+			continue
+		}
+		elem, _ := m.Results[0].Type.Elem()
+		response := elem.String()
+		params := m.Parameters[1 : len(m.Parameters)-1] // without the context and the editors
+		if call := byResponse[response]; call != nil {
+			if e, ok := call.encoder(name, params); ok && l.funcs[e.Func].decl != nil {
+				call.Encoders = append(call.Encoders, e)
+			}
+			continue
+		}
+		call := &Call{Operation: name, Response: response, Parse: parsers[response]}
+		if n := len(params); n >= 2 && params[n-1].Type.Is("io", "Reader") {
+			call.HasBody = true
+			call.Operation = strings.TrimSuffix(name, "WithBody")
+			params = params[:n-2]
+		}
+		byResponse[response] = call
+		call.Build = call.builder(name)
+		build, ok := l.funcs[call.Build]
+		if !ok || call.Parse == "" {
+			continue
+		}
+		if n := len(params); n > 0 && params[n-1].Name == "params" {
+			if elem, ok := params[n-1].Type.Elem(); ok {
+				call.Params = elem
+				params = params[:n-1]
 			}
 		}
+		call.Path = params
+		call.Method, call.Pattern = route(build.decl.Body)
+		calls = append(calls, call)
 	}
-	calls := make(map[string]*Call)
-	operations := make(map[string]string) // by response
-	for name, f := range l.funcs {
-		match := builderName.FindStringSubmatch(name)
-		if match == nil || !isBuilder(f) {
-			continue
-		}
-		operation := match[1]
-		response := responses[operation+"WithResponse"]
-		if response == "" {
-			response = responses[operation+"WithBodyWithResponse"]
-		}
-		if response == "" { // every body has a name of its own
-			response = responses[operation+strings.TrimPrefix(name, "New"+operation+"Request")+"WithResponse"]
-		}
-		if response == "" || parsers[response] == "" {
-			continue
-		}
-		call := calls[operation]
-		if call == nil {
-			call = &Call{Response: response, Parse: parsers[response]}
-			calls[operation], operations[response] = call, operation
-		}
-		call.Builders = append(call.Builders, Builder{Func: name, Tag: match[2]})
-	}
-	for _, call := range calls {
-		slices.SortFunc(call.Builders, func(a, b Builder) int {
-			return int(l.funcs[a.Func].decl.Pos() - l.funcs[b.Func].decl.Pos())
-		})
-		l.arguments(call)
-	}
-	var order []string
-	for _, m := range c.Methods {
-		if name := operations[responses[m.Name]]; name != "" && !slices.Contains(order, name) {
-			order = append(order, name)
-		}
-	}
-	return calls, order
+	return calls
 }
 
-// isBuilder reports whether f takes a server's address and returns a request.
-func isBuilder(f function) bool {
-	params, results := fields(f.file, f.decl.Type.Params, 0), fields(f.file, f.decl.Type.Results, 0)
-	return len(params) > 0 && params[0].Type.String() == "string" &&
-		len(results) == 2 && results[0].Type.Is("net/http", "*Request")
+// builder returns the name of the function that makes requests for a method.
+func (c *Call) builder(method string) string {
+	return "New" + c.Operation + "Request" + strings.TrimPrefix(method, c.Operation)
+}
+
+// encoder returns what encodes the body of a method, the last of its parameters.
+func (c *Call) encoder(method string, params []Field) (Encoder, bool) {
+	if len(params) == 0 {
+		return Encoder{}, false
+	}
+	e := Encoder{Func: c.builder(method), Tag: "JSON", Body: params[len(params)-1].Type}
+	if suffix, ok := strings.CutPrefix(method, c.Operation+"With"); ok {
+		e.Tag = strings.TrimSuffix(suffix, "Body")
+	}
+	return e, true
 }
 
 // parsers returns the functions that read a response, by the type they make of
@@ -183,39 +193,9 @@ func (l *loader) parsers() map[string]string {
 	return found
 }
 
-// arguments reads what the builders of a call take, and where they send it.
-func (l *loader) arguments(call *Call) {
-	hasAny := slices.ContainsFunc(call.Builders, func(b Builder) bool { return strings.HasSuffix(b.Func, "RequestWithBody") })
-	for i := range call.Builders {
-		b := &call.Builders[i]
-		f := l.funcs[b.Func]
-		params := fields(f.file, f.decl.Type.Params, 1)
-		switch {
-		case strings.HasSuffix(b.Func, "RequestWithBody") && len(params) >= 2 && params[len(params)-1].Type.Is("io", "Reader"):
-			b.Any = true
-			params = params[:len(params)-2]
-		case hasAny && len(params) >= 1:
-			b.Body = params[len(params)-1].Type
-			if b.Tag == "" {
-				b.Tag = "JSON"
-			}
-			params = params[:len(params)-1]
-		}
-		if n := len(params); n > 0 && params[n-1].Name == "params" {
-			if elem, ok := params[n-1].Type.Elem(); ok {
-				call.Params = elem
-				params = params[:n-1]
-			}
-		}
-		call.Path = params
-		if method, pattern, ok := route(f.decl.Body); ok {
-			call.Method, call.Pattern = method, pattern
-		}
-	}
-}
-
-// route finds the method and the path that a builder's code has.
-func route(body *ast.BlockStmt) (method, pattern string, ok bool) {
+// route finds the method and the path that a builder's code has; both are
+// empty unless both are there.
+func route(body *ast.BlockStmt) (method, pattern string) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		call, isCall := n.(*ast.CallExpr)
 		if !isCall || len(call.Args) == 0 {
@@ -239,7 +219,10 @@ func route(body *ast.BlockStmt) (method, pattern string, ok bool) {
 		}
 		return true
 	})
-	return method, pattern, method != "" && pattern != ""
+	if method == "" || pattern == "" {
+		return "", ""
+	}
+	return method, pattern
 }
 
 func literal(e ast.Expr) (string, bool) {

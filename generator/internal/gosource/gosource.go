@@ -1,7 +1,7 @@
 // Package gosource reads what oapi-codegen has generated: the operations of a
 // strict server and of a client, under the names that the Go code has and not
-// the ones that naming rules would give. It parses and never type-checks, so that it is fast
-// and works on a package that does not compile yet.
+// the ones that naming rules would give. It parses and never type-checks, so
+// that it is fast and works on a package that does not compile yet.
 package gosource
 
 import (
@@ -31,8 +31,8 @@ type Package struct {
 	Operations []Operation
 	// Client is nil where there is none.
 	Client *Client
-	// Scope is what the package declares, and where; what idemgen wrote is
-	// left out.
+	// Scope is what the package declares, and where: Type, func and, for
+	// methods, Type.Method. What idemgen wrote is left out.
 	Scope map[string]diag.Pos
 	// FillsOptions says that NewStrictHandlerWithOptions has defaults for the
 	// error handlers that are left nil. oapi-codegen's did not before v2.8.
@@ -102,6 +102,10 @@ type file struct {
 	ast     *ast.File
 	tok     *token.File
 	imports map[string]Import
+	// dot is the package that exported names come from which the package does
+	// not declare: what the file imports as ".", or nil.
+	dot   *Import
+	scope map[string]diag.Pos // of the package
 }
 
 // declaration is a type and the file that declares it.
@@ -223,31 +227,64 @@ func (l *loader) index() *Package {
 		if f.ast.Name.Name != name {
 			continue
 		}
+		f.scope = pkg.Scope
+		l.dotImport(f)
 		for _, d := range f.ast.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Recv == nil {
-					pkg.Scope[d.Name.Name] = l.pos(d.Name)
-					l.funcs[d.Name.Name] = function{d, f}
-				}
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					switch s := s.(type) {
-					case *ast.TypeSpec:
-						pkg.Scope[s.Name.Name] = l.pos(s.Name)
-						l.types[s.Name.Name] = declaration{s, f}
-					case *ast.ValueSpec:
-						for _, n := range s.Names {
-							pkg.Scope[n.Name] = l.pos(n)
-						}
-					}
-				}
-			}
+			l.declare(pkg, f, d)
 		}
 	}
 	delete(pkg.Scope, "_")
 	delete(pkg.Scope, "init") // any number of them is fine
 	return pkg
+}
+
+// dotImport finds out where names can come from that a file does not declare.
+func (l *loader) dotImport(f *file) {
+	switch dots := dotImports(f.ast); {
+	case len(dots) == 1:
+		f.dot = &dots[0]
+	case len(dots) > 1 && IsGenerated(f.ast):
+		l.errorf(l.pos(f.ast.Name), "go-dot-imports", "this file imports %d packages as \".\", and does not say which of them declares what; give all but one an alias under additional-imports in the oapi-codegen config", len(dots))
+	}
+}
+
+// declare adds what a declaration declares.
+func (l *loader) declare(pkg *Package, f *file, d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv != nil {
+			pkg.Scope[receiver(d)+"."+d.Name.Name] = l.pos(d.Name)
+			return
+		}
+		pkg.Scope[d.Name.Name] = l.pos(d.Name)
+		l.funcs[d.Name.Name] = function{d, f}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				pkg.Scope[s.Name.Name] = l.pos(s.Name)
+				l.types[s.Name.Name] = declaration{s, f}
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					pkg.Scope[n.Name] = l.pos(n)
+				}
+			}
+		}
+	}
+}
+
+// receiver returns the name of the type that a method is of.
+func receiver(d *ast.FuncDecl) string {
+	var names []string
+	for _, f := range d.Recv.List {
+		ast.Inspect(f.Type, func(n ast.Node) bool {
+			if ident, ok := n.(*ast.Ident); ok {
+				names = append(names, ident.Name) // type parameters follow
+			}
+			return true
+		})
+	}
+	return append(names, "")[0]
 }
 
 // IsGenerated reports whether a file declares oapi-codegen's strict server or

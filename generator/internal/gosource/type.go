@@ -82,23 +82,55 @@ func (t Type) Is(importPath, name string) bool {
 // typeOf cuts expr out of its file.
 func (f *file) typeOf(expr ast.Expr) Type {
 	var t Type
-	start := f.offset(expr.Pos())
+	start, dot := f.offset(expr.Pos()), ""
+	cut := func(end token.Pos) string {
+		text := dot + string(f.src[start:f.offset(end)])
+		start, dot = f.offset(end), ""
+		return text
+	}
+	labels := make(map[*ast.Ident]bool)
 	ast.Inspect(expr, func(n ast.Node) bool {
-		sel, ok := n.(*ast.SelectorExpr)
-		if !ok {
-			return true
-		}
-		if x, ok := sel.X.(*ast.Ident); ok {
-			if imp, ok := f.imports[x.Name]; ok {
-				t.text = append(t.text, string(f.src[start:f.offset(x.Pos())]))
-				t.pkgs = append(t.pkgs, imp)
-				start = f.offset(x.End())
+		switch n := n.(type) {
+		case *ast.Field:
+			for _, name := range n.Names {
+				labels[name] = true
+			}
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok {
+				if imp, ok := f.imports[x.Name]; ok {
+					t.text, t.pkgs = append(t.text, cut(x.Pos())), append(t.pkgs, imp)
+					start = f.offset(x.End())
+				}
+			}
+			return false
+		case *ast.Ident:
+			if f.dot != nil && !labels[n] && n.IsExported() && !f.declared(n.Name) {
+				t.text, t.pkgs = append(t.text, cut(n.Pos())), append(t.pkgs, *f.dot)
+				dot = "."
 			}
 		}
-		return false
+		return true
 	})
-	t.text = append(t.text, string(f.src[start:f.offset(expr.End())]))
+	t.text = append(t.text, cut(expr.End()))
 	return t
+}
+
+func (f *file) declared(name string) bool {
+	_, ok := f.scope[name]
+	return ok
+}
+
+// dotImports returns the packages that a file imports as ".", under the names
+// that their paths suggest.
+func dotImports(f *ast.File) []Import {
+	var dots []Import
+	for _, spec := range f.Imports {
+		if spec.Name != nil && spec.Name.Name == "." {
+			path := strings.Trim(spec.Path.Value, "\"`")
+			dots = append(dots, Import{Name: assumedName(path), Path: path, Named: true})
+		}
+	}
+	return dots
 }
 
 // importsOf returns the imports of a file by the name it uses for them.

@@ -45,6 +45,9 @@ type Build struct {
 	Call      string // of the builder
 }
 
+// embedded is the type in the client's own that its unmarked methods come from.
+const embedded = "ClientWithResponses"
+
 // client decides what the client's code is, nil without a client.
 func (p *planner) client(f *File, imports *imports) *Client {
 	if p.pkg.Client == nil {
@@ -57,10 +60,16 @@ func (p *planner) client(f *File, imports *imports) *Client {
 			p.errorf(op.method.Pos, "go-shape", "the client has no functions New%sRequest and Parse…Response for %s; generate client and server with one run of oapi-codegen v2.3 to v2.8", op.Method(), op.ID())
 			continue
 		}
-		byResponse[op.method.Call.Response] = op
+		byResponse[op.Result()] = op
 		op.fillBuilds(p)
+		if op.Method() == embedded {
+			p.errorf(op.method.Pos, "name-collision", "a client cannot have a marked operation called %s; give it another operationId, or another name with x-go-name", embedded)
+		}
+		if at, taken := p.scope.take(op.Result()+".Replayed", op.method.Pos); taken {
+			p.errorf(at, "name-collision", "%s.Replayed is a method that idemgen generates; rename this declaration", op.Result())
+		}
 	}
-	taken := make(map[string]bool)
+	methods := make(map[string]*Operation) // by name; nil for the client's own
 	for _, m := range p.pkg.Client.Methods {
 		method := ClientMethod{Name: m.Name}
 		if len(m.Results) > 0 {
@@ -69,16 +78,17 @@ func (p *planner) client(f *File, imports *imports) *Client {
 			}
 		}
 		if method.Marked != nil {
-			if method.Name = method.Marked.Method(); taken[method.Name] {
-				continue // another body of the same operation
-			}
+			method.Name = method.Marked.Method()
 		} else {
 			method.Parameters, method.Results = list(m.Parameters, imports), list(m.Results, imports)
 		}
-		if taken[method.Name] {
-			p.errorf(p.pkg.Client.Pos, "name-collision", "the client has two methods called %s, a marked operation and one of its own; give the operation another operationId", method.Name)
+		if other, taken := methods[method.Name]; taken {
+			if other == nil || other != method.Marked { // else it is another body of the same operation
+				p.errorf(p.pkg.Client.Pos, "name-collision", "the client has two methods called %s, a marked operation and one of its own; give the operation another operationId", method.Name)
+			}
+			continue
 		}
-		taken[method.Name] = true
+		methods[method.Name] = method.Marked
 		c.Methods = append(c.Methods, method)
 	}
 	return c
@@ -114,20 +124,14 @@ func (o *Operation) clientObject() requestObject {
 	if o.spec.Body != nil {
 		types = len(o.spec.Body.MediaTypes)
 	}
-	var anyBody *gosource.Builder
-	for i, b := range call.Builders {
-		switch {
-		case b.Any:
-			anyBody = &call.Builders[i]
-		case !b.Body.IsZero():
-			name := "Body"
-			if types > 1 {
-				name = b.Tag + "Body"
-			}
-			r.decoded = append(r.decoded, gosource.Field{Name: name, Type: b.Body.Pointer()})
+	for _, e := range call.Encoders {
+		name := "Body"
+		if types > 1 {
+			name = e.Tag + "Body"
 		}
+		r.decoded = append(r.decoded, gosource.Field{Name: name, Type: e.Body.Pointer()})
 	}
-	if anyBody != nil && len(r.decoded) < types {
+	if call.HasBody && len(r.decoded) < types {
 		r.streams = append(r.streams, gosource.Field{Name: "Body", Type: gosource.Reader()})
 	}
 	return r
@@ -167,52 +171,41 @@ func (o *Operation) fillBuilds(p *planner) {
 	invoke := func(f string, more ...string) string {
 		return f + "(" + strings.Join(append(slices.Clone(arguments), more...), ", ") + ")"
 	}
-
-	var anyBody string
-	bodies := make(map[string]string) // builders by the type of their body
-	for _, b := range call.Builders {
-		switch {
-		case b.Any:
-			anyBody = b.Func
-		case b.Body.IsZero():
-			o.Builds = []Build{{Call: invoke(b.Func)}}
-			return
-		default:
-			bodies[b.Body.String()] = b.Func
-		}
+	if !call.HasBody {
+		o.Builds = []Build{{Call: invoke(call.Build)}}
+		return
 	}
-	missing := func(what string) {
-		p.errorf(o.method.Pos, "go-shape", "the client has no function New%sRequest… for %s; generate it with oapi-codegen v2.3 to v2.8", o.Method(), what)
+	encoders := make(map[string]string) // by the type of the body
+	for _, e := range call.Encoders {
+		encoders[e.Body.String()] = e.Func
 	}
 	for _, f := range object.decoded {
 		elem, pointer := f.Type.Elem()
-		builder := bodies[elem.String()]
-		if !pointer || builder == "" {
-			missing("a body of type " + f.Type.String())
+		encoder := encoders[elem.String()]
+		if !pointer || encoder == "" {
+			p.errorf(o.method.Pos, "go-shape", "the client has no function New%sRequest… for a body of type %s; generate it with oapi-codegen v2.3 to v2.8", o.Method(), f.Type.String())
 			return
 		}
-		if !o.isPointer(f.Name) {
-			o.Builds = append(o.Builds, Build{Call: invoke(builder, "in."+f.Name)})
-			continue
+		if !o.isPointer(f.Name) { // the only body, and it is required
+			o.Builds = []Build{{Call: invoke(encoder, "in."+f.Name)}}
+			return
 		}
-		o.Builds = append(o.Builds, Build{Condition: "in." + f.Name + " != nil", Call: invoke(builder, "*in."+f.Name)})
-		o.BodyConditions = append(o.BodyConditions, "in."+f.Name+" != nil")
-	}
-	if anyBody == "" {
-		missing("any body")
-		return
+		set := "in." + f.Name + " != nil"
+		o.BodyConditions = append(o.BodyConditions, set)
+		o.Builds = append(o.Builds, Build{Condition: set, Call: invoke(encoder, "*in."+f.Name)})
 	}
 	if o.Streams() {
-		stream := Build{Call: invoke(anyBody, o.streamMediaType(), o.RetryPackage+".Stream(in."+o.BodyField+")")}
-		if len(o.Builds) > 0 || !o.BodyRequired() {
-			stream.Condition = "in." + o.BodyField + " != nil"
+		set := "in." + o.BodyField + " != nil"
+		o.BodyConditions = append(o.BodyConditions, set)
+		stream := Build{Condition: set, Call: invoke(call.Build, o.streamMediaType(), o.RetryPackage+".Stream(in."+o.BodyField+")")}
+		if len(object.decoded) == 0 && o.BodyRequired() {
+			stream.Condition = ""
+			o.Builds = []Build{stream}
+			return
 		}
-		o.BodyConditions = append(o.BodyConditions, "in."+o.BodyField+" != nil")
 		o.Builds = append(o.Builds, stream)
 	}
-	if last := o.Builds[len(o.Builds)-1]; last.Condition != "" {
-		o.Builds = append(o.Builds, Build{Call: invoke(anyBody, `""`, "nil")})
-	}
+	o.Builds = append(o.Builds, Build{Call: invoke(call.Build, `""`, "nil")})
 }
 
 // isPointer reports whether a field of the input is nil without a body.

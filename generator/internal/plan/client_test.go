@@ -49,7 +49,21 @@ func TestClientFindings(t *testing.T) {
 			[]string{"GetPaymentWithResponse", "CancelPayment"}, marked(1, "", "DELETE /payments/{id}"),
 			"the client has two methods called CancelPayment, a marked operation and one of its own; give the operation another operationId",
 		},
-		"taken name": {[]string{"type NewPayment struct", "type IdempotentClient struct"}, marked(1, "", "DELETE /payments/{id}"), "IdempotentClient is the name of something idemgen generates"},
+		"its own comes first": {
+			[]string{"CancelPaymentWithResponse", "Cancel2WithResponse", "NewCancelPaymentRequest", "NewCancel2Request", "CancelPaymentResponse", "Cancel2Response", "CloseAccountWithBodyWithResponse", "Cancel2"}, marked(1, "", "DELETE /payments/{id}"),
+			"the client has two methods called Cancel2",
+		},
+		"the embedded type": {
+			[]string{"CancelPaymentWithResponse", "ClientWithResponsesWithResponse", "NewCancelPaymentRequest", "NewClientWithResponsesRequest"}, marked(1, "", "DELETE /payments/{id}"),
+			"a client cannot have a marked operation called ClientWithResponses",
+		},
+		"taken method": {
+			[]string{"type Problem struct", "func (*CancelPaymentResponse) Replayed() {}\n\ntype Problem struct"}, marked(1, "", "DELETE /payments/{id}"),
+			"CancelPaymentResponse.Replayed is a method that idemgen generates",
+		},
+		"taken package": {[]string{"type NewPayment struct", "type slices struct"}, marked(1, "", "DELETE /payments/{id}"), "slices is the name of a package that generated code imports"},
+		"free package":  {[]string{"type NewPayment struct", "type cmp struct"}, marked(1, "", "DELETE /payments/{id}"), ""},
+		"taken name":    {[]string{"type NewPayment struct", "type IdempotentClient struct"}, marked(1, "", "DELETE /payments/{id}"), "IdempotentClient is the name of something idemgen generates"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

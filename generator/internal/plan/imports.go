@@ -33,7 +33,7 @@ var packages = map[string]string{
 
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
-	"a", "answer", "b", "c", "call", "client", "ctx", "edge", "edit", "editors", "err", "in", "key", "mediaType", "opts", "options", "other",
+	"a", "answer", "b", "c", "call", "client", "ctx", "edge", "err", "in", "key", "mediaType", "opts", "options", "other",
 	"params", "r", "req", "reqEditors", "request", "resp", "s", "sender", "scope", "srv", "store", "strict", "tx", "w",
 }
 
@@ -52,6 +52,9 @@ type importSpec struct {
 func newImports(s *scope) *imports {
 	i := &imports{scope: s, byPath: make(map[string]importSpec), used: make(map[string]bool)}
 	for _, name := range locals {
+		i.used[name] = true
+	}
+	for _, name := range packages {
 		i.used[name] = true
 	}
 	return i

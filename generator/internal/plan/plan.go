@@ -126,6 +126,7 @@ func (p *planner) plan() *File {
 	}
 	f.Client = p.client(f, imports)
 	imports.uses(f)
+	p.reservePackages(imports)
 	f.Imports = imports.lines()
 	if !f.HasServer {
 		return f
@@ -152,7 +153,16 @@ func (p *planner) reserve() {
 			p.errorf(pos, "name-collision", "%s is the name of something idemgen generates; rename this declaration (a schema with x-go-name)", name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Values(packages)) {
+}
+
+// reservePackages takes the names of the packages that the templates name, as
+// far as this file imports them.
+func (p *planner) reservePackages(imports *imports) {
+	for _, path := range slices.Sorted(maps.Keys(imports.byPath)) {
+		name, fixed := packages[path]
+		if !fixed {
+			continue
+		}
 		if pos, taken := p.scope.take(name, p.pkg.Pos); taken {
 			p.errorf(pos, "name-collision", "%s is the name of a package that generated code imports; rename this declaration", name)
 		}

@@ -366,24 +366,12 @@ type idempotentClient struct {
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ IdempotentClient = (*idempotentClient)(nil)
 
-// edit returns what runs the request editors of the client and of one call.
-func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
-	return func(r *http.Request) error {
-		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
-			if err := edit(r.Context(), r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func (c *idempotentClient) EvilFuncInitPanic1(ctx context.Context, req EvilFuncInitPanic1IdempotentRequest, reqEditors ...RequestEditorFn) (*EvilFuncInitPanic1Response, error) {
 	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[EvilFuncInitPanic1Input, EvilFuncInitPanic1Response]{
 		Build: func(in EvilFuncInitPanic1Input) (*http.Request, error) {
 			return NewEvilFuncInitPanic1Request(c.client.Server, &in.Params, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseEvilFuncInitPanic1Response,
 	})
@@ -397,7 +385,7 @@ func (c *idempotentClient) Other(ctx context.Context, req OtherIdempotentRequest
 		Build: func(in OtherInput) (*http.Request, error) {
 			return NewOtherRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseOtherResponse,
 	})

@@ -54,11 +54,35 @@ type BarParams struct {
 	IdempotencyKey *Key          `json:"idempotency-key,omitempty"`
 }
 
+// RefundFormdataBody defines parameters for Refund.
+type RefundFormdataBody struct {
+	Id string `form:"id" json:"id"`
+}
+
+// RefundRequestWithBodyJSONBody defines parameters for RefundRequestWithBody.
+type RefundRequestWithBodyJSONBody struct {
+	Id string `json:"id"`
+}
+
+// RefundRequestWithBodyFormdataBody defines parameters for RefundRequestWithBody.
+type RefundRequestWithBodyFormdataBody struct {
+	Id string `form:"id" json:"id"`
+}
+
 // BarJSONRequestBody defines body for Bar for application/json ContentType.
 type BarJSONRequestBody BarJSONBody
 
 // OrderCreateV10JSONRequestBody defines body for OrderCreateV10 for application/json ContentType.
 type OrderCreateV10JSONRequestBody = OrderCreateV10Response
+
+// RefundFormdataRequestBody defines body for Refund for application/x-www-form-urlencoded ContentType.
+type RefundFormdataRequestBody RefundFormdataBody
+
+// RefundRequestWithBodyJSONRequestBody defines body for RefundRequestWithBody for application/json ContentType.
+type RefundRequestWithBodyJSONRequestBody RefundRequestWithBodyJSONBody
+
+// RefundRequestWithBodyFormdataRequestBody defines body for RefundRequestWithBody for application/x-www-form-urlencoded ContentType.
+type RefundRequestWithBodyFormdataRequestBody RefundRequestWithBodyFormdataBody
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -181,6 +205,38 @@ type ClientInterface interface {
 
 	// NewPayment performs a PUT /payments (the `NewPayment` operationId) request.
 	NewPayment(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RefundNothingWithBody performs a DELETE /refunds (the `RefundNothing` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// A body of no media type.
+	RefundNothingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RefundWithBody performs a POST /refunds (the `Refund` operationId) request,
+	// with any type of body and a specified content type.
+	RefundWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RefundWithFormdataBody performs a POST /refunds (the `Refund` operationId) request.
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	RefundWithFormdataBody(ctx context.Context, body RefundFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RefundRequestWithBodyWithBody performs a PUT /refunds (the `RefundRequestWithBody` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+	RefundRequestWithBodyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RefundRequestWithBody performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+	// Takes a body of the `application/json` content type.
+	//
+	// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+	RefundRequestWithBody(ctx context.Context, body RefundRequestWithBodyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RefundRequestWithBodyWithFormdataBody performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	//
+	// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+	RefundRequestWithBodyWithFormdataBody(ctx context.Context, body RefundRequestWithBodyFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SendTransaction performs a POST /transactions/{tx} (the `SendTransaction` operationId) request.
 	//
@@ -326,6 +382,98 @@ func (c *Caller) Payment(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 // NewPayment performs a PUT /payments (the `NewPayment` operationId) request.
 func (c *Caller) NewPayment(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewNewPaymentRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RefundNothingWithBody performs a DELETE /refunds (the `RefundNothing` operationId) request,
+// with any type of body and a specified content type.
+//
+// A body of no media type.
+func (c *Caller) RefundNothingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRefundNothingRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RefundWithBody performs a POST /refunds (the `Refund` operationId) request,
+// with any type of body and a specified content type.
+func (c *Caller) RefundWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRefundRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RefundWithFormdataBody performs a POST /refunds (the `Refund` operationId) request.
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+func (c *Caller) RefundWithFormdataBody(ctx context.Context, body RefundFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRefundRequestWithFormdataBody(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RefundRequestWithBodyWithBody performs a PUT /refunds (the `RefundRequestWithBody` operationId) request,
+// with any type of body and a specified content type.
+//
+// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+func (c *Caller) RefundRequestWithBodyWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRefundRequestWithBodyRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RefundRequestWithBody performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+// Takes a body of the `application/json` content type.
+//
+// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+func (c *Caller) RefundRequestWithBody(ctx context.Context, body RefundRequestWithBodyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRefundRequestWithBodyRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RefundRequestWithBodyWithFormdataBody performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+//
+// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+func (c *Caller) RefundRequestWithBodyWithFormdataBody(ctx context.Context, body RefundRequestWithBodyFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRefundRequestWithBodyRequestWithFormdataBody(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -724,6 +872,126 @@ func NewNewPaymentRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewRefundNothingRequestWithBody constructs an http.Request for the RefundNothing method, with any body, and a specified content type
+func NewRefundNothingRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/refunds")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRefundRequestWithFormdataBody calls the generic Refund builder with application/x-www-form-urlencoded body
+func NewRefundRequestWithFormdataBody(server string, body RefundFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewRefundRequestWithBody(server, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewRefundRequestWithBody constructs an http.Request for the Refund method, with any body, and a specified content type
+func NewRefundRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/refunds")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRefundRequestWithBodyRequest calls the generic RefundRequestWithBody builder with application/json body
+func NewRefundRequestWithBodyRequest(server string, body RefundRequestWithBodyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRefundRequestWithBodyRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRefundRequestWithBodyRequestWithFormdataBody calls the generic RefundRequestWithBody builder with application/x-www-form-urlencoded body
+func NewRefundRequestWithBodyRequestWithFormdataBody(server string, body RefundRequestWithBodyFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewRefundRequestWithBodyRequestWithBody(server, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewRefundRequestWithBodyRequestWithBody constructs an http.Request for the RefundRequestWithBody method, with any body, and a specified content type
+func NewRefundRequestWithBodyRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/refunds")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewSendTransactionRequest constructs an http.Request for the SendTransaction method
 func NewSendTransactionRequest(server string, tx Tx) (*http.Request, error) {
 	var err error
@@ -865,6 +1133,44 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns a wrapper object for the known response body format(s).
 	NewPaymentWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*NewPaymentAnswer, error)
+
+	// RefundNothingWithBodyWithResponse performs a DELETE /refunds (the `RefundNothing` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// A body of no media type.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	RefundNothingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RefundNothingAnswer, error)
+
+	// RefundWithBodyWithResponse performs a POST /refunds (the `Refund` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	RefundWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RefundAnswer, error)
+
+	// RefundWithFormdataBodyWithResponse performs a POST /refunds (the `Refund` operationId) request.
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	RefundWithFormdataBodyWithResponse(ctx context.Context, body RefundFormdataRequestBody, reqEditors ...RequestEditorFn) (*RefundAnswer, error)
+
+	// RefundRequestWithBodyWithBodyWithResponse performs a PUT /refunds (the `RefundRequestWithBody` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	RefundRequestWithBodyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error)
+
+	// RefundRequestWithBodyWithResponse performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+	RefundRequestWithBodyWithResponse(ctx context.Context, body RefundRequestWithBodyJSONRequestBody, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error)
+
+	// RefundRequestWithBodyWithFormdataBodyWithResponse performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+	RefundRequestWithBodyWithFormdataBodyWithResponse(ctx context.Context, body RefundRequestWithBodyFormdataRequestBody, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error)
 
 	// SendTransactionWithResponse performs a POST /transactions/{tx} (the `SendTransaction` operationId) request.
 	//
@@ -1167,6 +1473,108 @@ func (r NewPaymentAnswer) ContentType() string {
 	return ""
 }
 
+type RefundNothingAnswer struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r RefundNothingAnswer) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RefundNothingAnswer) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RefundNothingAnswer) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RefundNothingAnswer) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RefundAnswer struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r RefundAnswer) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RefundAnswer) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RefundAnswer) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RefundAnswer) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RefundRequestWithBodyAnswer struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r RefundRequestWithBodyAnswer) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RefundRequestWithBodyAnswer) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RefundRequestWithBodyAnswer) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RefundRequestWithBodyAnswer) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type SendTransactionAnswer struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -1323,6 +1731,80 @@ func (c *ClientWithResponses) NewPaymentWithResponse(ctx context.Context, reqEdi
 		return nil, err
 	}
 	return ParseNewPaymentAnswer(rsp)
+}
+
+// RefundNothingWithBodyWithResponse performs a DELETE /refunds (the `RefundNothing` operationId) request,
+// with any type of body and a specified content type.
+//
+// A body of no media type.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) RefundNothingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RefundNothingAnswer, error) {
+	rsp, err := c.RefundNothingWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRefundNothingAnswer(rsp)
+}
+
+// RefundWithBodyWithResponse performs a POST /refunds (the `Refund` operationId) request,
+// with any type of body and a specified content type.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) RefundWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RefundAnswer, error) {
+	rsp, err := c.RefundWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRefundAnswer(rsp)
+}
+
+// RefundWithFormdataBodyWithResponse performs a POST /refunds (the `Refund` operationId) request.
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) RefundWithFormdataBodyWithResponse(ctx context.Context, body RefundFormdataRequestBody, reqEditors ...RequestEditorFn) (*RefundAnswer, error) {
+	rsp, err := c.RefundWithFormdataBody(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRefundAnswer(rsp)
+}
+
+// RefundRequestWithBodyWithBodyWithResponse performs a PUT /refunds (the `RefundRequestWithBody` operationId) request,
+// with any type of body and a specified content type.
+//
+// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) RefundRequestWithBodyWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error) {
+	rsp, err := c.RefundRequestWithBodyWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRefundRequestWithBodyAnswer(rsp)
+}
+
+// RefundRequestWithBodyWithResponse performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+func (c *ClientWithResponses) RefundRequestWithBodyWithResponse(ctx context.Context, body RefundRequestWithBodyJSONRequestBody, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error) {
+	rsp, err := c.RefundRequestWithBody(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRefundRequestWithBodyAnswer(rsp)
+}
+
+// RefundRequestWithBodyWithFormdataBodyWithResponse performs a PUT /refunds (the `RefundRequestWithBody` operationId) request.
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+//
+// Its client has NewRefundRequestWithBodyRequestWithBody, which is no function of refund.
+func (c *ClientWithResponses) RefundRequestWithBodyWithFormdataBodyWithResponse(ctx context.Context, body RefundRequestWithBodyFormdataRequestBody, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error) {
+	rsp, err := c.RefundRequestWithBodyWithFormdataBody(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRefundRequestWithBodyAnswer(rsp)
 }
 
 // SendTransactionWithResponse performs a POST /transactions/{tx} (the `SendTransaction` operationId) request.
@@ -1499,6 +1981,54 @@ func ParseNewPaymentAnswer(rsp *http.Response) (*NewPaymentAnswer, error) {
 	return response, nil
 }
 
+// ParseRefundNothingAnswer parses an HTTP response from a RefundNothingWithResponse call
+func ParseRefundNothingAnswer(rsp *http.Response) (*RefundNothingAnswer, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RefundNothingAnswer{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseRefundAnswer parses an HTTP response from a RefundWithResponse call
+func ParseRefundAnswer(rsp *http.Response) (*RefundAnswer, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RefundAnswer{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseRefundRequestWithBodyAnswer parses an HTTP response from a RefundRequestWithBodyWithResponse call
+func ParseRefundRequestWithBodyAnswer(rsp *http.Response) (*RefundRequestWithBodyAnswer, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RefundRequestWithBodyAnswer{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
 // ParseSendTransactionAnswer parses an HTTP response from a SendTransactionWithResponse call
 func ParseSendTransactionAnswer(rsp *http.Response) (*SendTransactionAnswer, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -1541,6 +2071,15 @@ type ServerInterface interface {
 
 	// (PUT /payments)
 	NewPayment(w http.ResponseWriter, r *http.Request)
+
+	// (DELETE /refunds)
+	RefundNothing(w http.ResponseWriter, r *http.Request)
+
+	// (POST /refunds)
+	Refund(w http.ResponseWriter, r *http.Request)
+
+	// (PUT /refunds)
+	RefundRequestWithBody(w http.ResponseWriter, r *http.Request)
 
 	// (POST /transactions/{tx})
 	SendTransaction(w http.ResponseWriter, r *http.Request, tx Tx)
@@ -1825,6 +2364,48 @@ func (siw *ServerInterfaceWrapper) NewPayment(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// RefundNothing operation middleware
+func (siw *ServerInterfaceWrapper) RefundNothing(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RefundNothing(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Refund operation middleware
+func (siw *ServerInterfaceWrapper) Refund(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Refund(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RefundRequestWithBody operation middleware
+func (siw *ServerInterfaceWrapper) RefundRequestWithBody(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RefundRequestWithBody(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SendTransaction operation middleware
 func (siw *ServerInterfaceWrapper) SendTransaction(w http.ResponseWriter, r *http.Request) {
 
@@ -1978,6 +2559,9 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/payments", wrapper.NewPayment)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/exports", wrapper.APIExport)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/exports", wrapper.ApiExport)
+	m.HandleFunc(http.MethodDelete+" "+options.BaseURL+"/refunds", wrapper.RefundNothing)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/refunds", wrapper.Refund)
+	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/refunds", wrapper.RefundRequestWithBody)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/orders", wrapper.OrderCreateV10)
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/bars/{id}", wrapper.Bar)
 
@@ -2140,6 +2724,54 @@ func (response NewPayment204Response) VisitNewPaymentResponse(w http.ResponseWri
 	return nil
 }
 
+type RefundNothingRequestObject struct {
+}
+
+type RefundNothingResponseObject interface {
+	VisitRefundNothingResponse(w http.ResponseWriter) error
+}
+
+type RefundNothing204Response struct {
+}
+
+func (response RefundNothing204Response) VisitRefundNothingResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RefundRequestObject struct {
+	Body *RefundFormdataRequestBody
+}
+
+type RefundResponseObject interface {
+	VisitRefundResponse(w http.ResponseWriter) error
+}
+
+type Refund204Response struct {
+}
+
+func (response Refund204Response) VisitRefundResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RefundRequestWithBodyRequestObject struct {
+	JSONBody     *RefundRequestWithBodyJSONRequestBody
+	FormdataBody *RefundRequestWithBodyFormdataRequestBody
+}
+
+type RefundRequestWithBodyResponseObject interface {
+	VisitRefundRequestWithBodyResponse(w http.ResponseWriter) error
+}
+
+type RefundRequestWithBody204Response struct {
+}
+
+func (response RefundRequestWithBody204Response) VisitRefundRequestWithBodyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 type SendTransactionRequestObject struct {
 	Tx Tx `json:"tx"`
 }
@@ -2182,6 +2814,15 @@ type StrictServerInterface interface {
 
 	// (PUT /payments)
 	NewPayment(ctx context.Context, request NewPaymentRequestObject) (NewPaymentResponseObject, error)
+
+	// (DELETE /refunds)
+	RefundNothing(ctx context.Context, request RefundNothingRequestObject) (RefundNothingResponseObject, error)
+
+	// (POST /refunds)
+	Refund(ctx context.Context, request RefundRequestObject) (RefundResponseObject, error)
+
+	// (PUT /refunds)
+	RefundRequestWithBody(ctx context.Context, request RefundRequestWithBodyRequestObject) (RefundRequestWithBodyResponseObject, error)
 
 	// (POST /transactions/{tx})
 	SendTransaction(ctx context.Context, request SendTransactionRequestObject) (SendTransactionResponseObject, error)
@@ -2440,6 +3081,114 @@ func (sh *strictHandler) NewPayment(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(NewPaymentResponseObject); ok {
 		if err := validResponse.VisitNewPaymentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RefundNothing operation middleware
+func (sh *strictHandler) RefundNothing(w http.ResponseWriter, r *http.Request) {
+	var request RefundNothingRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RefundNothing(ctx, request.(RefundNothingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RefundNothing")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RefundNothingResponseObject); ok {
+		if err := validResponse.VisitRefundNothingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Refund operation middleware
+func (sh *strictHandler) Refund(w http.ResponseWriter, r *http.Request) {
+	var request RefundRequestObject
+
+	if err := r.ParseForm(); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode formdata: %w", err))
+		return
+	}
+	var body RefundFormdataRequestBody
+	if err := runtime.BindForm(&body, r.Form, nil, nil); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't bind formdata: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Refund(ctx, request.(RefundRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Refund")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RefundResponseObject); ok {
+		if err := validResponse.VisitRefundResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RefundRequestWithBody operation middleware
+func (sh *strictHandler) RefundRequestWithBody(w http.ResponseWriter, r *http.Request) {
+	var request RefundRequestWithBodyRequestObject
+
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+
+		var body RefundRequestWithBodyJSONRequestBody
+		if err := runtime.BindJSONBody(r, &body); err != nil {
+			if !errors.Is(err, io.EOF) {
+				sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+				return
+			}
+		} else {
+			request.JSONBody = &body
+		}
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		if err := r.ParseForm(); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode formdata: %w", err))
+			return
+		}
+		var body RefundRequestWithBodyFormdataRequestBody
+		if err := runtime.BindForm(&body, r.Form, nil, nil); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't bind formdata: %w", err))
+			return
+		}
+		request.FormdataBody = &body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RefundRequestWithBody(ctx, request.(RefundRequestWithBodyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RefundRequestWithBody")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RefundRequestWithBodyResponseObject); ok {
+		if err := validResponse.VisitRefundRequestWithBodyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
-	"github.com/idemgen/idemgen/runtime/retry"
+	retry2 "github.com/idemgen/idemgen/runtime/retry"
 )
 
 // The build fails here when the runtime module is older than this code; then run
@@ -56,6 +56,15 @@ type IdempotentServer[Tx2 any] interface {
 
 	// NewPayment handles PUT /payments, at most once for each key.
 	NewPayment(ctx context.Context, tx Tx2, req NewPaymentIdempotentRequest) (NewPaymentResponseObject, error)
+
+	// RefundNothing handles DELETE /refunds, at most once for each key.
+	RefundNothing(ctx context.Context, tx Tx2, req RefundNothingIdempotentRequest) (RefundNothingResponseObject, error)
+
+	// Refund handles POST /refunds, at most once for each key.
+	Refund(ctx context.Context, tx Tx2, req RefundIdempotentRequest) (RefundResponseObject, error)
+
+	// RefundRequestWithBody handles PUT /refunds, at most once for each key.
+	RefundRequestWithBody(ctx context.Context, tx Tx2, req RefundRequestWithBodyIdempotentRequest) (RefundRequestWithBodyResponseObject, error)
 
 	// SendTransaction handles POST /transactions/{tx}, at most once for each key.
 	SendTransaction(ctx context.Context, tx Tx2, req SendTransactionIdempotentRequest) (SendTransactionResponseObject, error)
@@ -131,6 +140,17 @@ type IdempotentClient interface {
 	// help.
 	NewPayment(ctx context.Context, req NewPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*NewPaymentAnswer, error)
 
+	// RefundNothing sends DELETE /refunds, and again under the same key where that
+	// can help.
+	RefundNothing(ctx context.Context, req RefundNothingIdempotentRequest, reqEditors ...RequestEditorFn) (*RefundNothingAnswer, error)
+
+	// Refund sends POST /refunds, and again under the same key where that can help.
+	Refund(ctx context.Context, req RefundIdempotentRequest, reqEditors ...RequestEditorFn) (*RefundAnswer, error)
+
+	// RefundRequestWithBody sends PUT /refunds, and again under the same key where
+	// that can help.
+	RefundRequestWithBody(ctx context.Context, req RefundRequestWithBodyIdempotentRequest, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error)
+
 	// SendTransaction sends POST /transactions/{tx}, and again under the same key
 	// where that can help.
 	SendTransaction(ctx context.Context, req SendTransactionIdempotentRequest, reqEditors ...RequestEditorFn) (*SendTransactionAnswer, error)
@@ -139,9 +159,9 @@ type IdempotentClient interface {
 // NewIdempotentClient returns a client of the server at this address. The
 // options of package retry say how often and when it sends a request again,
 // WithClientOptions what oapi-codegen's client does with each attempt.
-func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient, error) {
-	sender := retry.New(opts...)
-	client, err := NewClient(server, slices.Concat(retry.Framework[[]ClientOption](sender)...)...)
+func NewIdempotentClient(server string, opts ...retry2.Option) (IdempotentClient, error) {
+	sender := retry2.New(opts...)
+	client, err := NewClient(server, slices.Concat(retry2.Framework[[]ClientOption](sender)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +170,8 @@ func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient,
 
 // WithClientOptions passes options on to oapi-codegen's client: its doer, and
 // request editors, which run for each attempt.
-func WithClientOptions(opts ...ClientOption) retry.Option {
-	return retry.WithFramework(opts)
+func WithClientOptions(opts ...ClientOption) retry2.Option {
+	return retry2.WithFramework(opts)
 }
 
 // barOperation is what the document says of bar.
@@ -851,6 +871,282 @@ func (r *NewPaymentIdempotentRequest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// refundNothingOperation is what the document says of refundNothing.
+var refundNothingOperation = idempotency.Operation{
+	ID:        "refundNothing",
+	Method:    "DELETE",
+	Path:      "/refunds",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 24 * time.Hour,
+	Release:   []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// RefundNothingOp stands for refundNothing (DELETE /refunds) in types.
+type RefundNothingOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (RefundNothingOp) Operation() *idempotency.Operation { return &refundNothingOperation }
+
+// RefundNothingIdempotencyKey is an idempotency key of refundNothing. Keys of
+// other operations are other types.
+type RefundNothingIdempotencyKey = idempotency.Key[RefundNothingOp]
+
+// NewRefundNothingIdempotencyKey returns a new random key. Make one for each
+// thing that is to happen once, keep it, and use it for every attempt.
+func NewRefundNothingIdempotencyKey() RefundNothingIdempotencyKey {
+	return idempotency.NewKey[RefundNothingOp]()
+}
+
+// ParseRefundNothingIdempotencyKey returns the key that s holds. It returns an
+// error that matches [idempotency.ErrKeyInvalid] for a text that the server
+// would refuse.
+func ParseRefundNothingIdempotencyKey(s string) (RefundNothingIdempotencyKey, error) {
+	return idempotency.ParseKey[RefundNothingOp](s)
+}
+
+// RefundNothingInput is what refundNothing is asked to do.
+type RefundNothingInput struct{}
+
+// RefundNothingIdempotentRequest is a request to refundNothing under its key.
+// Only a constructor fills its input.
+type RefundNothingIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey RefundNothingIdempotencyKey
+
+	in idempotency.Sealed[RefundNothingInput]
+}
+
+// NewRefundNothingIdempotentRequest returns the request that asks for in under
+// key. What in refers to must not change from then on.
+func NewRefundNothingIdempotentRequest(key RefundNothingIdempotencyKey, in RefundNothingInput) RefundNothingIdempotentRequest {
+	return RefundNothingIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r RefundNothingIdempotentRequest) Input() RefundNothingInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r RefundNothingIdempotentRequest) Equal(other RefundNothingIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r RefundNothingIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r RefundNothingIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
+func (r RefundNothingIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *RefundNothingIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[RefundNothingOp, RefundNothingInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewRefundNothingIdempotentRequest(key, in)
+	return nil
+}
+
+// refundOperation is what the document says of refund.
+var refundOperation = idempotency.Operation{
+	ID:        "refund",
+	Method:    "POST",
+	Path:      "/refunds",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 24 * time.Hour,
+	Bodies: []idempotency.Body{
+		{MediaType: "application/x-www-form-urlencoded", Kind: idempotency.BodyRaw},
+	},
+	Release: []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// RefundOp stands for refund (POST /refunds) in types.
+type RefundOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (RefundOp) Operation() *idempotency.Operation { return &refundOperation }
+
+// RefundIdempotencyKey is an idempotency key of refund. Keys of other
+// operations are other types.
+type RefundIdempotencyKey = idempotency.Key[RefundOp]
+
+// NewRefundIdempotencyKey returns a new random key. Make one for each thing
+// that is to happen once, keep it, and use it for every attempt.
+func NewRefundIdempotencyKey() RefundIdempotencyKey { return idempotency.NewKey[RefundOp]() }
+
+// ParseRefundIdempotencyKey returns the key that s holds. It returns an error
+// that matches [idempotency.ErrKeyInvalid] for a text that the server would
+// refuse.
+func ParseRefundIdempotencyKey(s string) (RefundIdempotencyKey, error) {
+	return idempotency.ParseKey[RefundOp](s)
+}
+
+// RefundInput is what refund is asked to do.
+type RefundInput struct {
+	Body RefundFormdataRequestBody
+}
+
+// RefundIdempotentRequest is a request to refund under its key. Only a
+// constructor fills its input.
+type RefundIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey RefundIdempotencyKey
+
+	in idempotency.Sealed[RefundInput]
+}
+
+// NewRefundIdempotentRequest returns the request that asks for in under key.
+// What in refers to must not change from then on.
+func NewRefundIdempotentRequest(key RefundIdempotencyKey, in RefundInput) RefundIdempotentRequest {
+	return RefundIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r RefundIdempotentRequest) Input() RefundInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r RefundIdempotentRequest) Equal(other RefundIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r RefundIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r RefundIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
+func (r RefundIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *RefundIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[RefundOp, RefundInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewRefundIdempotentRequest(key, in)
+	return nil
+}
+
+// refundRequestWithBodyOperation is what the document says of
+// refundRequestWithBody.
+var refundRequestWithBodyOperation = idempotency.Operation{
+	ID:        "refundRequestWithBody",
+	Method:    "PUT",
+	Path:      "/refunds",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 24 * time.Hour,
+	Bodies: []idempotency.Body{
+		{MediaType: "application/json", Kind: idempotency.BodyJSON},
+		{MediaType: "application/x-www-form-urlencoded", Kind: idempotency.BodyRaw},
+	},
+	Release: []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// RefundRequestWithBodyOp stands for refundRequestWithBody (PUT /refunds) in
+// types.
+type RefundRequestWithBodyOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (RefundRequestWithBodyOp) Operation() *idempotency.Operation {
+	return &refundRequestWithBodyOperation
+}
+
+// RefundRequestWithBodyIdempotencyKey is an idempotency key of
+// refundRequestWithBody. Keys of other operations are other types.
+type RefundRequestWithBodyIdempotencyKey = idempotency.Key[RefundRequestWithBodyOp]
+
+// NewRefundRequestWithBodyIdempotencyKey returns a new random key. Make one for
+// each thing that is to happen once, keep it, and use it for every attempt.
+func NewRefundRequestWithBodyIdempotencyKey() RefundRequestWithBodyIdempotencyKey {
+	return idempotency.NewKey[RefundRequestWithBodyOp]()
+}
+
+// ParseRefundRequestWithBodyIdempotencyKey returns the key that s holds. It
+// returns an error that matches [idempotency.ErrKeyInvalid] for a text that the
+// server would refuse.
+func ParseRefundRequestWithBodyIdempotencyKey(s string) (RefundRequestWithBodyIdempotencyKey, error) {
+	return idempotency.ParseKey[RefundRequestWithBodyOp](s)
+}
+
+// RefundRequestWithBodyInput is what refundRequestWithBody is asked to do.
+type RefundRequestWithBodyInput struct {
+	// JSONBody is nil when the body is of another media type.
+	JSONBody *RefundRequestWithBodyJSONRequestBody
+	// FormdataBody is nil when the body is of another media type.
+	FormdataBody *RefundRequestWithBodyFormdataRequestBody
+}
+
+// RefundRequestWithBodyIdempotentRequest is a request to refundRequestWithBody
+// under its key. Only a constructor fills its input.
+type RefundRequestWithBodyIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey RefundRequestWithBodyIdempotencyKey
+
+	in idempotency.Sealed[RefundRequestWithBodyInput]
+}
+
+// NewRefundRequestWithBodyIdempotentRequest returns the request that asks for
+// in under key. What in refers to must not change from then on.
+func NewRefundRequestWithBodyIdempotentRequest(key RefundRequestWithBodyIdempotencyKey, in RefundRequestWithBodyInput) RefundRequestWithBodyIdempotentRequest {
+	return RefundRequestWithBodyIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r RefundRequestWithBodyIdempotentRequest) Input() RefundRequestWithBodyInput {
+	return r.in.Value()
+}
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r RefundRequestWithBodyIdempotentRequest) Equal(other RefundRequestWithBodyIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r RefundRequestWithBodyIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r RefundRequestWithBodyIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
+func (r RefundRequestWithBodyIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *RefundRequestWithBodyIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[RefundRequestWithBodyOp, RefundRequestWithBodyInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewRefundRequestWithBodyIdempotentRequest(key, in)
+	return nil
+}
+
 // sendTransactionOperation is what the document says of sendTransaction.
 var sendTransactionOperation = idempotency.Operation{
 	ID:        "sendTransaction",
@@ -991,6 +1287,24 @@ func (s idempotentServer2[Tx2]) Payment(w http.ResponseWriter, r *http.Request) 
 func (s idempotentServer2[Tx2]) NewPayment(w http.ResponseWriter, r *http.Request) {
 	s.edge.ServeHTTP(w, r, &newPaymentOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.NewPayment(w, r)
+	})
+}
+
+func (s idempotentServer2[Tx2]) RefundNothing(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &refundNothingOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.RefundNothing(w, r)
+	})
+}
+
+func (s idempotentServer2[Tx2]) Refund(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &refundOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.Refund(w, r)
+	})
+}
+
+func (s idempotentServer2[Tx2]) RefundRequestWithBody(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &refundRequestWithBodyOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.RefundRequestWithBody(w, r)
 	})
 }
 
@@ -1176,6 +1490,70 @@ func (s idempotentStrict[Tx2]) NewPayment(ctx context.Context, request NewPaymen
 // VisitNewPaymentResponse writes the stored answer.
 func (a idempotentAnswer2) VisitNewPaymentResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
 
+func (s idempotentStrict[Tx2]) RefundNothing(ctx context.Context, request RefundNothingRequestObject) (RefundNothingResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &refundNothingOperation, func(ctx context.Context, tx Tx2, call *idempotency.Call) (idempotency.Visit, error) {
+		in := RefundNothingInput{}
+		resp, err := s.IdempotentServer.RefundNothing(ctx, tx, NewRefundNothingIdempotentRequest(idempotency.KeyOf[RefundNothingOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitRefundNothingResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer2{answer}, nil
+}
+
+// VisitRefundNothingResponse writes the stored answer.
+func (a idempotentAnswer2) VisitRefundNothingResponse(w http.ResponseWriter) error {
+	return a.WriteTo(w)
+}
+
+func (s idempotentStrict[Tx2]) Refund(ctx context.Context, request RefundRequestObject) (RefundResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &refundOperation, func(ctx context.Context, tx Tx2, call *idempotency.Call) (idempotency.Visit, error) {
+		in := RefundInput{}
+		if request.Body != nil {
+			in.Body = *request.Body
+		}
+		resp, err := s.IdempotentServer.Refund(ctx, tx, NewRefundIdempotentRequest(idempotency.KeyOf[RefundOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitRefundResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer2{answer}, nil
+}
+
+// VisitRefundResponse writes the stored answer.
+func (a idempotentAnswer2) VisitRefundResponse(w http.ResponseWriter) error { return a.WriteTo(w) }
+
+func (s idempotentStrict[Tx2]) RefundRequestWithBody(ctx context.Context, request RefundRequestWithBodyRequestObject) (RefundRequestWithBodyResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &refundRequestWithBodyOperation, func(ctx context.Context, tx Tx2, call *idempotency.Call) (idempotency.Visit, error) {
+		in := RefundRequestWithBodyInput{
+			JSONBody:     request.JSONBody,
+			FormdataBody: request.FormdataBody,
+		}
+		resp, err := s.IdempotentServer.RefundRequestWithBody(ctx, tx, NewRefundRequestWithBodyIdempotentRequest(idempotency.KeyOf[RefundRequestWithBodyOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitRefundRequestWithBodyResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer2{answer}, nil
+}
+
+// VisitRefundRequestWithBodyResponse writes the stored answer.
+func (a idempotentAnswer2) VisitRefundRequestWithBodyResponse(w http.ResponseWriter) error {
+	return a.WriteTo(w)
+}
+
 func (s idempotentStrict[Tx2]) SendTransaction(ctx context.Context, request SendTransactionRequestObject) (SendTransactionResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &sendTransactionOperation, func(ctx context.Context, tx Tx2, call *idempotency.Call) (idempotency.Visit, error) {
 		in := SendTransactionInput{
@@ -1206,146 +1584,185 @@ type idempotentAnswer2 struct{ *idempotency.Answer }
 type idempotentClient struct {
 	*ClientWithResponses
 	client *Caller
-	sender *retry.Sender
+	sender *retry2.Sender
 }
 
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ IdempotentClient = (*idempotentClient)(nil)
 
-// edit returns what runs the request editors of the client and of one call.
-func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
-	return func(r *http.Request) error {
-		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
-			if err := edit(r.Context(), r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func (c *idempotentClient) Bar(ctx context.Context, req BarIdempotentRequest, reqEditors ...RequestEditorFn) (*BarAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[BarInput, BarAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[BarInput, BarAnswer]{
 		Build: func(in BarInput) (*http.Request, error) {
 			return NewBarRequest(c.client.Server, in.Id, &in.Params, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseBarAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r BarAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r BarAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) APIExport(ctx context.Context, req APIExportIdempotentRequest, reqEditors ...RequestEditorFn) (*APIExportAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[APIExportInput, APIExportAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[APIExportInput, APIExportAnswer]{
 		Build: func(in APIExportInput) (*http.Request, error) {
 			return NewAPIExportRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseAPIExportAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r APIExportAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r APIExportAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) ApiExport(ctx context.Context, req ApiExportIdempotentRequest, reqEditors ...RequestEditorFn) (*ApiExportAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ApiExportInput, ApiExportAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[ApiExportInput, ApiExportAnswer]{
 		Build: func(in ApiExportInput) (*http.Request, error) {
 			return NewApiExportRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseApiExportAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r ApiExportAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r ApiExportAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) Keywords(ctx context.Context, req KeywordsIdempotentRequest, reqEditors ...RequestEditorFn) (*KeywordsAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[KeywordsInput, KeywordsAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[KeywordsInput, KeywordsAnswer]{
 		Build: func(in KeywordsInput) (*http.Request, error) {
 			return NewKeywordsRequest(c.client.Server, in.Type, in.Func, in.Range)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseKeywordsAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r KeywordsAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r KeywordsAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) OrderCreateV10(ctx context.Context, req OrderCreateV10IdempotentRequest, reqEditors ...RequestEditorFn) (*OrderCreateV10Answer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[OrderCreateV10Input, OrderCreateV10Answer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[OrderCreateV10Input, OrderCreateV10Answer]{
 		Build: func(in OrderCreateV10Input) (*http.Request, error) {
 			return NewOrderCreateV10Request(c.client.Server, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseOrderCreateV10Answer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r OrderCreateV10Answer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r OrderCreateV10Answer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) Own(ctx context.Context, req OwnIdempotentRequest, reqEditors ...RequestEditorFn) (*OwnAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[OwnInput, OwnAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[OwnInput, OwnAnswer]{
 		Build: func(in OwnInput) (*http.Request, error) {
 			return NewOwnRequest(c.client.Server, in.S, in.Tx, in.Edge, in.Idempotency, in.IdemW, in.OwnOperation, in.Answer)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseOwnAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r OwnAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r OwnAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) Payment(ctx context.Context, req ChargeIdempotentRequest, reqEditors ...RequestEditorFn) (*PaymentAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ChargeInput, PaymentAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[ChargeInput, PaymentAnswer]{
 		Build: func(in ChargeInput) (*http.Request, error) {
 			return NewPaymentRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParsePaymentAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r PaymentAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r PaymentAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) NewPayment(ctx context.Context, req NewPaymentIdempotentRequest, reqEditors ...RequestEditorFn) (*NewPaymentAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[NewPaymentInput, NewPaymentAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[NewPaymentInput, NewPaymentAnswer]{
 		Build: func(in NewPaymentInput) (*http.Request, error) {
 			return NewNewPaymentRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseNewPaymentAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r NewPaymentAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r NewPaymentAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) RefundNothing(ctx context.Context, req RefundNothingIdempotentRequest, reqEditors ...RequestEditorFn) (*RefundNothingAnswer, error) {
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[RefundNothingInput, RefundNothingAnswer]{
+		Build: func(in RefundNothingInput) (*http.Request, error) {
+			return NewRefundNothingRequestWithBody(c.client.Server, "", nil)
+		},
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
+		Doer:  c.client.Client,
+		Parse: ParseRefundNothingAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r RefundNothingAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) Refund(ctx context.Context, req RefundIdempotentRequest, reqEditors ...RequestEditorFn) (*RefundAnswer, error) {
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[RefundInput, RefundAnswer]{
+		Build: func(in RefundInput) (*http.Request, error) {
+			return NewRefundRequestWithFormdataBody(c.client.Server, in.Body)
+		},
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
+		Doer:  c.client.Client,
+		Parse: ParseRefundAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r RefundAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
+
+func (c *idempotentClient) RefundRequestWithBody(ctx context.Context, req RefundRequestWithBodyIdempotentRequest, reqEditors ...RequestEditorFn) (*RefundRequestWithBodyAnswer, error) {
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[RefundRequestWithBodyInput, RefundRequestWithBodyAnswer]{
+		Build: func(in RefundRequestWithBodyInput) (*http.Request, error) {
+			if err := retry2.OneBody(false, in.JSONBody != nil, in.FormdataBody != nil); err != nil {
+				return nil, err
+			}
+			if in.JSONBody != nil {
+				return NewRefundRequestWithBodyRequest(c.client.Server, *in.JSONBody)
+			}
+			if in.FormdataBody != nil {
+				return NewRefundRequestWithBodyRequestWithFormdataBody(c.client.Server, *in.FormdataBody)
+			}
+			return NewRefundRequestWithBodyRequestWithBody(c.client.Server, "", nil)
+		},
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
+		Doer:  c.client.Client,
+		Parse: ParseRefundRequestWithBodyAnswer,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r RefundRequestWithBodyAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) SendTransaction(ctx context.Context, req SendTransactionIdempotentRequest, reqEditors ...RequestEditorFn) (*SendTransactionAnswer, error) {
-	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[SendTransactionInput, SendTransactionAnswer]{
+	return retry2.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry2.Exchange[SendTransactionInput, SendTransactionAnswer]{
 		Build: func(in SendTransactionInput) (*http.Request, error) {
 			return NewSendTransactionRequest(c.client.Server, in.Tx)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseSendTransactionAnswer,
 	})
 }
 
 // Replayed reports whether the answer was stored by an earlier attempt.
-func (r SendTransactionAnswer) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
+func (r SendTransactionAnswer) Replayed() bool { return retry2.Replayed(r.HTTPResponse) }

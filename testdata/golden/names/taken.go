@@ -6,4 +6,10 @@ type idempotentServer struct{}
 
 var idempotentAnswer = "taken"
 
-var _, _ = idempotentServer{}, idempotentAnswer
+// Packages of these names are imported only where bodies are streams.
+var cmp, mime, multipart string
+
+// A package that every client imports.
+func retry() string { return cmp + mime + multipart }
+
+var _, _, _ = idempotentServer{}, idempotentAnswer, retry

@@ -1434,18 +1434,6 @@ type idempotentClient struct {
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ IdempotentClient = (*idempotentClient)(nil)
 
-// edit returns what runs the request editors of the client and of one call.
-func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
-	return func(r *http.Request) error {
-		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
-			if err := edit(r.Context(), r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func (c *idempotentClient) CloseAccount(ctx context.Context, req CloseAccountIdempotentRequest, reqEditors ...RequestEditorFn) (*CloseAccountResponse, error) {
 	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[CloseAccountInput, CloseAccountResponse]{
 		Build: func(in CloseAccountInput) (*http.Request, error) {
@@ -1454,7 +1442,7 @@ func (c *idempotentClient) CloseAccount(ctx context.Context, req CloseAccountIde
 			}
 			return NewCloseAccountRequestWithBody(c.client.Server, in.AccountId, "", nil)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseCloseAccountResponse,
 	})
@@ -1468,7 +1456,7 @@ func (c *idempotentClient) CreatePayment(ctx context.Context, req CreatePaymentI
 		Build: func(in CreatePaymentInput) (*http.Request, error) {
 			return NewCreatePaymentRequest(c.client.Server, in.AccountId, &in.Params, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseCreatePaymentResponse,
 	})
@@ -1485,7 +1473,7 @@ func (c *idempotentClient) PutDocument(ctx context.Context, req PutDocumentIdemp
 			}
 			return NewPutDocumentRequestWithBody(c.client.Server, in.Name, cmp.Or(in.ContentType, "application/octet-stream"), retry.Stream(in.Body))
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParsePutDocumentResponse,
 	})
@@ -1499,7 +1487,7 @@ func (c *idempotentClient) SubmitForm(ctx context.Context, req SubmitFormIdempot
 		Build: func(in SubmitFormInput) (*http.Request, error) {
 			return NewSubmitFormRequestWithFormdataBody(c.client.Server, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseSubmitFormResponse,
 	})
@@ -1516,7 +1504,7 @@ func (c *idempotentClient) PostImage(ctx context.Context, req PostImageIdempoten
 			}
 			return NewPostImageRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParsePostImageResponse,
 	})
@@ -1530,7 +1518,7 @@ func (c *idempotentClient) AddNote(ctx context.Context, req AddNoteIdempotentReq
 		Build: func(in AddNoteInput) (*http.Request, error) {
 			return NewAddNoteRequestWithTextBody(c.client.Server, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseAddNoteResponse,
 	})
@@ -1547,7 +1535,7 @@ func (c *idempotentClient) PostParts(ctx context.Context, req PostPartsIdempoten
 			}
 			return NewPostPartsRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParsePostPartsResponse,
 	})
@@ -1561,7 +1549,7 @@ func (c *idempotentClient) CancelPayment(ctx context.Context, req CancelPaymentI
 		Build: func(in CancelPaymentInput) (*http.Request, error) {
 			return NewCancelPaymentRequest(c.client.Server, in.PaymentId)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseCancelPaymentResponse,
 	})
@@ -1575,7 +1563,7 @@ func (c *idempotentClient) PostRefunds(ctx context.Context, req PostRefundsIdemp
 		Build: func(in PostRefundsInput) (*http.Request, error) {
 			return NewPostRefundsRequestWithApplicationVndRefundPlusJSONBody(c.client.Server, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParsePostRefundsResponse,
 	})
@@ -1601,7 +1589,7 @@ func (c *idempotentClient) Upload(ctx context.Context, req UploadIdempotentReque
 			}
 			return NewUploadRequestWithBody(c.client.Server, "", nil)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseUploadResponse,
 	})

@@ -1538,24 +1538,12 @@ type idempotentClient struct {
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ IdempotentClient = (*idempotentClient)(nil)
 
-// edit returns what runs the request editors of the client and of one call.
-func (c *idempotentClient) edit(editors []RequestEditorFn) func(*http.Request) error {
-	return func(r *http.Request) error {
-		for _, edit := range slices.Concat(c.client.RequestEditors, editors) {
-			if err := edit(r.Context(), r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func (c *idempotentClient) Excluding(ctx context.Context, req ExcludingIdempotentRequest, reqEditors ...RequestEditorFn) (*ExcludingResponse, error) {
 	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ExcludingInput, ExcludingResponse]{
 		Build: func(in ExcludingInput) (*http.Request, error) {
 			return NewExcludingRequest(c.client.Server, &in.Params, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseExcludingResponse,
 	})
@@ -1569,7 +1557,7 @@ func (c *idempotentClient) FromConfig(ctx context.Context, req FromConfigIdempot
 		Build: func(in FromConfigInput) (*http.Request, error) {
 			return NewFromConfigRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseFromConfigResponse,
 	})
@@ -1583,7 +1571,7 @@ func (c *idempotentClient) Including(ctx context.Context, req IncludingIdempoten
 		Build: func(in IncludingInput) (*http.Request, error) {
 			return NewIncludingRequest(c.client.Server, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseIncludingResponse,
 	})
@@ -1597,7 +1585,7 @@ func (c *idempotentClient) JustRandomKey(ctx context.Context, req JustRandomKeyI
 		Build: func(in JustRandomKeyInput) (*http.Request, error) {
 			return NewJustRandomKeyRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseJustRandomKeyResponse,
 	})
@@ -1611,7 +1599,7 @@ func (c *idempotentClient) KeepAll(ctx context.Context, req KeepAllIdempotentReq
 		Build: func(in KeepAllInput) (*http.Request, error) {
 			return NewKeepAllRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseKeepAllResponse,
 	})
@@ -1625,7 +1613,7 @@ func (c *idempotentClient) PostNameless(ctx context.Context, req PostNamelessIde
 		Build: func(in PostNamelessInput) (*http.Request, error) {
 			return NewPostNamelessRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParsePostNamelessResponse,
 	})
@@ -1639,7 +1627,7 @@ func (c *idempotentClient) RawFingerprint(ctx context.Context, req RawFingerprin
 		Build: func(in RawFingerprintInput) (*http.Request, error) {
 			return NewRawFingerprintRequest(c.client.Server, in.Body)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseRawFingerprintResponse,
 	})
@@ -1653,7 +1641,7 @@ func (c *idempotentClient) ShortKey(ctx context.Context, req ShortKeyIdempotentR
 		Build: func(in ShortKeyInput) (*http.Request, error) {
 			return NewShortKeyRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseShortKeyResponse,
 	})
@@ -1667,7 +1655,7 @@ func (c *idempotentClient) TokenKey(ctx context.Context, req TokenKeyIdempotentR
 		Build: func(in TokenKeyInput) (*http.Request, error) {
 			return NewTokenKeyRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseTokenKeyResponse,
 	})
@@ -1681,7 +1669,7 @@ func (c *idempotentClient) UuidKey(ctx context.Context, req UuidKeyIdempotentReq
 		Build: func(in UuidKeyInput) (*http.Request, error) {
 			return NewUuidKeyRequest(c.client.Server, &in.Params)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseUuidKeyResponse,
 	})
@@ -1695,7 +1683,7 @@ func (c *idempotentClient) Uuidv7Key(ctx context.Context, req Uuidv7KeyIdempoten
 		Build: func(in Uuidv7KeyInput) (*http.Request, error) {
 			return NewUuidv7KeyRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseUuidv7KeyResponse,
 	})
@@ -1709,7 +1697,7 @@ func (c *idempotentClient) Waiting(ctx context.Context, req WaitingIdempotentReq
 		Build: func(in WaitingInput) (*http.Request, error) {
 			return NewWaitingRequest(c.client.Server)
 		},
-		Edit:  c.edit(reqEditors),
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,
 		Parse: ParseWaitingResponse,
 	})

@@ -307,6 +307,36 @@ func TestRequestsAreThoseOfOapiCodegen(t *testing.T) {
 			},
 			func(c *Client) { c.PostPartsWithBody(ctx, "multipart/form-data; boundary=x", data()) },
 		},
+		"an image": {
+			true,
+			func(c IdempotentClient) {
+				c.PostImage(ctx, NewPostImageIdempotentRequest(idempotency.MustParseKey[PostImageOp]("k"), PostImageInput{Body: data(), ContentType: "image/png"}))
+			},
+			func(c *Client) { c.PostImageWithBody(ctx, "image/png", data()) },
+		},
+		"json of several": {
+			true,
+			func(c IdempotentClient) {
+				c.Upload(ctx, NewUploadIdempotentRequest(idempotency.MustParseKey[UploadOp]("k"), UploadInput{ApplicationJSONCharsetUTF8Body: &UploadApplicationJSONCharsetUTF8RequestBody{Text: &text}}))
+			},
+			func(c *Client) {
+				c.UploadWithApplicationJSONCharsetUTF8Body(ctx, UploadApplicationJSONCharsetUTF8RequestBody{Text: &text})
+			},
+		},
+		"form of several": {
+			true,
+			func(c IdempotentClient) {
+				c.Upload(ctx, NewUploadIdempotentRequest(idempotency.MustParseKey[UploadOp]("k"), UploadInput{FormdataBody: &UploadFormdataRequestBody{Text: &text}}))
+			},
+			func(c *Client) { c.UploadWithFormdataBody(ctx, UploadFormdataRequestBody{Text: &text}) },
+		},
+		"bytes of several": {
+			true,
+			func(c IdempotentClient) {
+				c.Upload(ctx, NewUploadIdempotentRequest(idempotency.MustParseKey[UploadOp]("k"), UploadInput{Body: data(), ContentType: "application/octet-stream"}))
+			},
+			func(c *Client) { c.UploadWithBody(ctx, "application/octet-stream", data()) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
