@@ -22,15 +22,20 @@ type CallError struct {
 	Attempts int
 	// OutcomeUnknown says that the operation may have been executed: call it
 	// again with the same request to learn its outcome. After
-	// [CodeKeyExpired] that does not help: the server no longer knows it. If it
-	// is false, no attempt of this call has had an effect.
+	// [CodeKeyExpired] that does not help: the server no longer knows it. It is
+	// set in every case of doubt, such as a transport that fails and is none of
+	// net/http. If it is false, no attempt of this call has had an effect, unless
+	// Problem has [CodeInternal] and says otherwise: the handler then ended its
+	// own transaction.
 	OutcomeUnknown bool
-	// Response is the last answer, nil if there was none. Its body has been
-	// read as far as it came, and can be read again from memory.
+	// Response is the answer to the last attempt, nil if none came. Its body has
+	// been read as far as it came, of a status that is sent again at most 1 MiB,
+	// and can be read again from memory.
 	Response *http.Response
-	// Problem is the refusal of an idempotent server, if that was the answer.
+	// Problem is what Response says if it is a refusal of an idempotent server,
+	// nil otherwise.
 	Problem *Problem
-	// Err is what ended the call.
+	// Err is what ended the call, never nil.
 	Err error
 }
 

@@ -10,7 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -58,13 +58,15 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 	}
 	response, err := c.doer.Do(request)
 	if err != nil {
-		sent, none := trace.seen()
 		// An answer beside the error: redirects were followed, and one too many.
-		return result{sent: sent, effect: !none, again: response == nil && !isPermanent(err), err: timedOut(ctx, err)}
+		return result{sent: trace.sent(), effect: !trace.nothing(), again: response == nil && !isPermanent(err), err: timedOut(ctx, err)}
 	}
 	body, err := readBody(response)
 	r := judge(response, body, err, parse)
-	r.sent, _ = trace.seen()
+	r.sent = trace.sent()
+	if r.sent > 1 {
+		r.effect = true // of the request that net/http sent first; this answer is that of its second
+	}
 	if err != nil {
 		r.err = timedOut(ctx, r.err)
 	}
@@ -81,10 +83,14 @@ func (e timeoutError) Error() string {
 // Is makes it match the error of a context whose deadline has passed.
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// timedOut says so of an error that the attempt's own timeout has caused.
+// Timeout makes a [net/url.Error] around it say that it is one.
+func (timeoutError) Timeout() bool { return true }
+
+// timedOut says so of an error that the attempt's own timeout has caused, and
+// that does not say it by itself, as those of net/http do.
 func timedOut(ctx context.Context, err error) error {
 	var timeout timeoutError
-	if errors.As(context.Cause(ctx), &timeout) {
+	if errors.As(context.Cause(ctx), &timeout) && !errors.Is(err, timeout) {
 		return fmt.Errorf("%w: %w", timeout, err)
 	}
 	return err
@@ -107,7 +113,10 @@ func readBody(r *http.Response) ([]byte, error) {
 		r.Body = http.NoBody
 	}
 	reader := io.Reader(r.Body)
-	if isTransient(r.StatusCode) && !Replayed(r) {
+	switch {
+	case r.StatusCode == http.StatusSwitchingProtocols: // the bare connection, which no context ends
+		reader = http.NoBody
+	case isTransient(r.StatusCode) && !Replayed(r):
 		reader = io.LimitReader(reader, errorBodyLimit)
 	}
 	body, err := io.ReadAll(reader)
@@ -124,6 +133,10 @@ func judge(response *http.Response, body []byte, readErr error, parse func(*http
 	status := response.StatusCode
 	replayed := Replayed(response)
 	switch {
+	case status == http.StatusSwitchingProtocols:
+		r.effect = true
+		r.err = fmt.Errorf("%s, which the client has not asked for", answered(status))
+		return r
 	case readErr != nil:
 		r.effect, r.again = true, true
 		r.err = fmt.Errorf("%s, which broke off after %d bytes: %w", answered(status), len(body), readErr)
@@ -143,10 +156,8 @@ func judge(response *http.Response, body []byte, readErr error, parse func(*http
 	switch {
 	case r.problem != nil:
 		code := r.problem.Code
-		r.again, r.inFlight = code.Retryable(), code == idempotency.CodeInFlight
-		// The server has kept nothing, unless it does not know or the key is
-		// older than the records.
-		r.effect = code == idempotency.CodeInFlight || code == idempotency.CodeOutcomeUnknown || code == idempotency.CodeKeyExpired
+		r.again, r.inFlight = code.Retryable() || r.problem.Retryable, code == idempotency.CodeInFlight
+		r.effect = !keptNothing(code)
 		r.err = fmt.Errorf("%s, %s: %s", answered(status), code, r.problem.Detail)
 		return r
 	case !replayed && status == http.StatusConflict && response.Header.Get("Retry-After") != "":
@@ -160,12 +171,29 @@ func judge(response *http.Response, body []byte, readErr error, parse func(*http
 		r.err = errors.New(answered(status))
 		return r
 	}
+	if status == http.StatusNoContent {
+		// Servers send a type all the same, and decoders then miss the content
+		// (RFC 9110 section 15.3.5).
+		response.Header.Del("Content-Type")
+	}
 	if err := parse(response); err != nil {
 		response.Body = io.NopCloser(bytes.NewReader(body))
 		r.effect, r.again = true, brokeOff(err, body)
 		r.err = fmt.Errorf("%s, and the answer cannot be read: %w", answered(status), err)
 	}
 	return r
+}
+
+// keptNothing reports whether a refusal says that the server has kept nothing
+// of the request. What a later version of the server says is not known here.
+func keptNothing(code idempotency.Code) bool {
+	switch code {
+	case idempotency.CodeKeyMissing, idempotency.CodeKeyInvalid, idempotency.CodeBodyInvalid,
+		idempotency.CodeScopeMissing, idempotency.CodeBodyTooLarge, idempotency.CodeMismatch,
+		idempotency.CodeInternal, idempotency.CodeResponseTooLarge, idempotency.CodeUnavailable:
+		return true
+	}
+	return false
 }
 
 // answered begins errors about an answer.
@@ -226,36 +254,21 @@ func withoutRedirects(doer Doer) Doer {
 // connTrace counts what net/http does for one attempt. Its hooks run on other
 // goroutines too, and can do so after the attempt has ended.
 type connTrace struct {
-	mu     sync.Mutex
-	asked  bool // for a connection: the doer is one of net/http
-	got    bool // one
-	writes int
+	asked, got atomic.Bool // for a connection, as doers of net/http do; one
+	writes     atomic.Int32
 }
 
 func (t *connTrace) hooks() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn: func(string) {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.asked = true
-		},
-		GotConn: func(httptrace.GotConnInfo) {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.got = true
-		},
-		WroteHeaders: func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.writes++
-		},
+		GetConn:      func(string) { t.asked.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { t.got.Store(true) },
+		WroteHeaders: func() { t.writes.Add(1) },
 	}
 }
 
-// seen returns how often the request was written, and whether it is certain
-// that nothing of it was.
-func (t *connTrace) seen() (writes int, none bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.writes, t.asked && !t.got
-}
+// sent returns how often the request was written.
+func (t *connTrace) sent() int { return int(t.writes.Load()) }
+
+// nothing reports whether it is certain that nothing of the request was
+// written.
+func (t *connTrace) nothing() bool { return t.asked.Load() && !t.got.Load() }

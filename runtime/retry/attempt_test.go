@@ -195,6 +195,16 @@ func TestUnreadableAnswer(t *testing.T) {
 	}
 }
 
+// A server that sends a type with an answer without content does not mislead
+// the decoder.
+func TestNoContent(t *testing.T) {
+	t.Parallel()
+	got, err := send(t.Context(), newClock(), serve(reply(204, "Content-Type: application/json")))
+	if err != nil || got.HTTP.Header.Get("Content-Type") != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Every answer's body is closed, also those that are given up.
 //
 // Covers CLI-17.

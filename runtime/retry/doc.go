@@ -11,12 +11,17 @@
 // breaks off, and the statuses 408, 425, 429, 500, 502, 503 and 504; after 409
 // only when it says that the same request is in flight. What a server of
 // idemgen calls not retryable is not sent again, nor is an answer that is a
-// replay. Everything else is the operation's answer. Pauses are random between
-// zero and a bound that doubles, on top of what Retry-After asks for
-// (RFC 9110 section 10.2.3). Every attempt carries the same key and the same
-// bytes. A call that fails returns an [*idempotency.CallError]. It does not wait
-// for an attempt that the deadline of its context forbids: it fails at once, and
-// matches [context.DeadlineExceeded].
+// replay. Everything else is the operation's answer, with one exception: once
+// an attempt can have had an effect, an answer that the document releases (401,
+// 403 and 5XX, if it does not say otherwise) is an error, since it does not show
+// that effect.
+//
+// A call makes 4 attempts of up to 30 s each, if no option says otherwise.
+// Pauses are random between zero and a bound that doubles from 200 ms to 10 s, on
+// top of what Retry-After asks for (RFC 9110 section 10.2.3). Every attempt
+// carries the same key and the same bytes. A call that fails returns an
+// [*idempotency.CallError]. It does not wait for an attempt that the deadline of
+// its context forbids: it fails at once, and matches [context.DeadlineExceeded].
 //
 // A redirect (301, 302, 307, 308) is never followed: key and body would go to
 // whatever host it names. It is an error. So is a certificate that does not

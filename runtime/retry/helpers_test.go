@@ -25,7 +25,7 @@ type (
 )
 
 var (
-	charge = idempotency.Operation{ID: "charge", Method: "POST", Path: "/charges"}
+	charge = idempotency.Operation{ID: "charge", Method: "POST", Path: "/charges", Release: []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)}}
 	note   = idempotency.Operation{ID: "note", Method: "POST", Path: "/notes", Optional: true}
 	order  = idempotency.Operation{ID: "order", Method: "POST", Path: "/orders", Key: idempotency.KeyRule{Header: "X-Order", Format: idempotency.KeyUUID}}
 )

@@ -135,6 +135,10 @@ func (c *call) run(ctx context.Context, parse func(*http.Response) error) error 
 		r := c.attempt(ctx, parse)
 		duration := c.sender.now().Sub(started)
 		c.unknown = c.unknown || r.effect
+		if r.err == nil && c.unknown && c.op.Releases(r.response.StatusCode) && !Replayed(r.response) {
+			// It frees the key, or was given by something before the server.
+			r.err = fmt.Errorf("%s, which says nothing of what was sent before", answered(r.response.StatusCode))
+		}
 		c.last = r
 		if r.err == nil {
 			c.observe(ctx, r, duration, 0, true)
@@ -156,6 +160,8 @@ func (c *call) run(ctx context.Context, parse func(*http.Response) error) error 
 func (c *call) next(ctx context.Context, r result) (time.Duration, error) {
 	switch {
 	case !r.again:
+		return 0, r.err
+	case ctx.Err() != nil && errors.Is(r.err, ctx.Err()) && errors.Is(r.err, context.Cause(ctx)):
 		return 0, r.err
 	case ctx.Err() != nil:
 		return 0, fmt.Errorf("%w: %w", contextError(ctx), r.err)

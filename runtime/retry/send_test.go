@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -94,6 +95,10 @@ func TestOutcomeUnknown(t *testing.T) {
 		"broken, then mismatch":    {[]step{broken, refuse(422, idempotency.CodeMismatch), ok}, 2, true, idempotency.CodeMismatch, idempotency.ErrOutcomeUnknown},
 		"broken, then throttled":   {[]step{broken, reply(429)}, 4, true, "", idempotency.ErrOutcomeUnknown},
 		"unavailable, throttled":   {[]step{refuse(503, idempotency.CodeUnavailable), reply(429)}, 4, false, "", nil},
+		"code of a later version":  {[]step{refuse(400, "later"), ok}, 1, true, "later", nil},
+		"broken, then no caller":   {[]step{broken, reply(401), ok}, 2, true, "", idempotency.ErrOutcomeUnknown},
+		"broken, then released":    {[]step{broken, reply(501), ok}, 2, true, "", idempotency.ErrOutcomeUnknown},
+		"protocol switched":        {[]step{reply(101), ok}, 1, true, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,6 +205,40 @@ func TestInFlight(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An answer that frees the key is one only while no attempt can have had an
+// effect: it comes from before the record was asked, and nothing of that effect
+// would show in it. An answer that is kept is one always.
+func TestReleasedAnswer(t *testing.T) {
+	t.Parallel()
+	for name, steps := range map[string][]step{
+		"first":                  {reply(401)},
+		"after a refusal":        {refuse(503, idempotency.CodeUnavailable), reply(429), reply(403)},
+		"kept, after an unknown": {broken, reply(402)},
+		"replay, after another":  {broken, replayed(reply(501))},
+	} {
+		s := serve(steps...)
+		if got, err := send(t.Context(), newClock(), s); err != nil || len(s.requests) != len(steps) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	_, err := send(t.Context(), newClock(), serve(broken, reply(401, "", "who?")))
+	if want := "the server answered 401 Unauthorized, which says nothing of what was sent before; 2 attempts were made; it may have been executed"; !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not say %q", err, want)
+	}
+	if r := failed(t, err).Response; r == nil || r.StatusCode != 401 {
+		t.Errorf("%+v is not the last answer", r)
+	}
+}
+
+// What a later version of the server calls retryable is sent again.
+func TestRetryableCodeOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	later := reply(503, "Content-Type: application/problem+json", "", `{"type":"`+problems+`later","code":"later","retryable":true}`)
+	if got, err := send(t.Context(), newClock(), serve(later, reply(201))); err != nil || got.Status != 201 {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 // A replay is the operation's answer, whatever its status is, and is read whole.
@@ -467,20 +506,29 @@ func TestAttemptTimeout(t *testing.T) {
 	for name, first := range map[string]step{"no answer": hang, "half an answer": stall} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(first, reply(201))
-			if _, err := send(t.Context(), newClock(), s, retry.WithAttemptTimeout(time.Millisecond)); err != nil || len(s.requests) != 2 {
-				t.Errorf("%v after %d attempts", err, len(s.requests))
-			}
-			_, err := send(t.Context(), newClock(), serve(first), retry.WithAttemptTimeout(time.Millisecond))
-			if e := failed(t, err); e.Attempts != 4 || !strings.Contains(err.Error(), "the attempt took longer than 1ms") || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // enough to begin
-			defer cancel()
-			_, err = send(ctx, newClock(), serve(first), retry.WithAttemptTimeout(0))
-			if e := failed(t, err); e.Attempts != 1 || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "took longer") {
-				t.Errorf("the caller's deadline: %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(first, reply(201))
+				if _, err := send(t.Context(), newClock(), s); err != nil || len(s.requests) != 2 {
+					t.Errorf("%v after %d attempts", err, len(s.requests))
+				}
+				started := time.Now()
+				_, err := send(t.Context(), newClock(), serve(first))
+				if e := failed(t, err); e.Attempts != 4 || !strings.Contains(err.Error(), "the attempt took longer than 30s") || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if took := time.Since(started); took != 4*30*time.Second {
+					t.Errorf("4 attempts took %v", took)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				_, err = send(ctx, newClock(), serve(first), retry.WithAttemptTimeout(0))
+				if e := failed(t, err); e.Attempts != 1 || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "took longer") {
+					t.Errorf("the caller's deadline: %v", err)
+				}
+				if strings.Count(err.Error(), context.DeadlineExceeded.Error()) != 1 {
+					t.Errorf("%v says it twice", err)
+				}
+			})
 		})
 	}
 }
