@@ -23,10 +23,10 @@ type CallError struct {
 	// OutcomeUnknown says that the operation may have been executed: call it
 	// again with the same request to learn its outcome. After
 	// [CodeKeyExpired] that does not help: the server no longer knows it. It is
-	// set in every case of doubt, such as a transport that fails and is none of
-	// net/http. If it is false, no attempt of this call has had an effect, unless
-	// Problem has [CodeInternal] and says otherwise: the handler then ended its
-	// own transaction.
+	// set in every case of doubt, such as an error that a transport around
+	// net/http's makes by itself, for want of a token. If it is false, no attempt
+	// of this call has had an effect, unless Problem has [CodeInternal] and says
+	// otherwise: the handler has then ended its own transaction.
 	OutcomeUnknown bool
 	// Response is the answer to the last attempt, nil if none came. Its body has
 	// been read as far as it came, of a status that is sent again at most 1 MiB,

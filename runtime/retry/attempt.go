@@ -119,10 +119,8 @@ func readBody(r *http.Response) ([]byte, error) {
 	case isTransient(r.StatusCode) && !Replayed(r):
 		reader = io.LimitReader(reader, errorBodyLimit)
 	}
+	defer r.Body.Close() // its error says nothing of what was read
 	body, err := io.ReadAll(reader)
-	if closeErr := r.Body.Close(); err == nil {
-		err = closeErr
-	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return body, err
 }

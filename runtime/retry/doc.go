@@ -25,8 +25,13 @@
 //
 // A redirect (301, 302, 307, 308) is never followed: key and body would go to
 // whatever host it names. It is an error. So is a certificate that does not
-// hold, at once, and an error of a request editor. Editors run for each attempt
-// and must leave the key alone.
+// hold, at once, and an error of a request editor. Editors run for each attempt:
+// they must leave the key alone, and give each attempt the same of what counts for
+// the fingerprint.
+//
+// What a client's author types are the options that begin with With,
+// [FullJitter], [LogTo] and [Replayed]. [WithFramework], [Framework], [New],
+// [Send], [Exchange], [Doer], [Stream] and [OneBody] are for generated code.
 //
 // # Servers without idempotency
 //

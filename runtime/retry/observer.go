@@ -32,7 +32,8 @@ type Attempt struct {
 }
 
 // Observer is told of every attempt when it has ended. It runs on the call's
-// goroutine, with the call's context, and must not block.
+// goroutine, with the call's context, and must not block. Calls at the same time
+// run it at the same time.
 type Observer func(ctx context.Context, a Attempt)
 
 // LogTo returns an [Observer] that writes one log line for each attempt: the

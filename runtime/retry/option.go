@@ -8,7 +8,8 @@ import (
 // Option sets up a client.
 type Option func(*Sender)
 
-// Sender sends requests as its options say. Generated clients hold one.
+// Sender sends requests as its options say. Generated clients hold one, for
+// all their calls.
 type Sender struct {
 	attempts       int
 	attemptTimeout time.Duration
@@ -51,7 +52,7 @@ func WithAttemptTimeout(d time.Duration) Option { return func(s *Sender) { s.att
 // WithBackoff sets the pause before a retry, the first of which is number 1.
 // Defaults to [FullJitter] from 200 ms up to 10 s. What Retry-After asks for
 // comes on top, so that clients that were told the same do not come back
-// together.
+// together. Less than 0 is 0. Calls at the same time run pause at the same time.
 func WithBackoff(pause func(retry int) time.Duration) Option {
 	return func(s *Sender) { s.backoff = pause }
 }
