@@ -2,16 +2,16 @@
 package examples_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/idemgen/idemgen/examples/internal/e2e"
 )
 
 // block is a fenced code block of a README.
@@ -45,19 +45,39 @@ func blocks(t *testing.T, file string) (found []block) {
 	return found
 }
 
-var readmes = []string{"../README.md", "payments/README.md", "payments-pgx/README.md", "outbox/README.md", "consumer/README.md", "booking/README.md", "checkout/README.md"}
+// readmes returns the README of the repository and those of the examples.
+func readmes(t *testing.T) []string { return append(glob(t, "*/README.md"), "../README.md") }
 
-// Each Go and YAML block of a README names the file it quotes, and stands in
-// it. A line with three dots stands for lines left out.
+// documents returns all documents that users read.
+func documents(t *testing.T) []string { return append(readmes(t), glob(t, "../docs/*.md")...) }
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %d files (%v)", pattern, len(files), err)
+	}
+	return files
+}
+
+// analyzerDoc shows mistakes and settings that are no part of this repository.
+// TestAnalyzerDocument checks it.
+const analyzerDoc = "../docs/analyzer.md"
+
+// Each Go, YAML and SQL block of a document names the file it quotes, and stands
+// in it. A line with three dots stands for lines left out.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	for _, readme := range readmes {
-		for _, b := range blocks(t, readme) {
-			if b.lang != "go" && b.lang != "yaml" {
+	for _, document := range documents(t) {
+		if document == analyzerDoc {
+			continue
+		}
+		for _, b := range blocks(t, document) {
+			if !slices.Contains([]string{"go", "yaml", "sql"}, b.lang) {
 				continue
 			}
-			at := fmt.Sprintf("%s:%d", readme, b.line)
+			at := fmt.Sprintf("%s:%d", document, b.line)
 			if b.source == "" {
 				t.Errorf("%s: the block names no file that it quotes", at)
 				continue
@@ -95,11 +115,7 @@ func dedent(s string) string {
 // somewhere.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	documents, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, document := range append(documents, readmes...) {
+	for _, document := range documents(t) {
 		data, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
@@ -155,14 +171,11 @@ func TestConsole(t *testing.T) {
 		}
 		t.Skip("curl is not installed")
 	}
-	bin := filepath.Join(t.TempDir(), "payments")
-	if out, err := exec.Command("go", "build", "-o", bin, "./payments").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, readme := range readmes {
+	program := e2e.Build(t, "github.com/idemgen/idemgen/examples/payments")
+	for _, readme := range readmes(t) {
 		t.Run(readme, func(t *testing.T) {
 			t.Parallel()
-			base := startServer(t, bin)
+			base := e2e.StartProgram(t, program, "-addr", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "payments.db")).URL
 			for _, b := range blocks(t, readme) {
 				if b.lang != "console" {
 					continue
@@ -203,34 +216,4 @@ func tidy(s string) string {
 	s = strings.ReplaceAll(s, "\r", "")
 	s = regexp.MustCompile(`(?m)^Date: .*$`).ReplaceAllString(s, "Date: ...")
 	return strings.TrimSpace(s)
-}
-
-// startServer starts the SQLite example on a fresh file and returns its URL.
-func startServer(t *testing.T, bin string) string {
-	t.Helper()
-	cmd := exec.Command(bin, "-addr", "127.0.0.1:0", "-db", filepath.Join(t.TempDir(), "payments.db"))
-	out, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		_ = cmd.Wait() // killed
-	})
-	lines := bufio.NewReader(out)
-	line, err := lines.ReadString('\n')
-	m := regexp.MustCompile(`address=(http://\S+)`).FindStringSubmatch(line)
-	if m == nil {
-		t.Fatalf("the server says %q (%v)", line, err)
-	}
-	go io.Copy(io.Discard, lines)
-	if resp, err := http.Get(m[1] + "/accounts/alice"); err != nil || resp.StatusCode != 200 {
-		t.Fatal(resp, err)
-	}
-	return m[1]
 }

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,20 +24,13 @@ import (
 )
 
 // TestMain serves where a test has started this binary as a server.
-func TestMain(m *testing.M) {
-	if !e2e.IsChild() {
-		os.Exit(m.Run())
-	}
-	if err := serveChild(os.Args[1], os.Args[2], os.Args[3]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { e2e.Main(m, serveChild) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
 // serveChild is run with a store that stops where the test wants it to.
-func serveChild(service, file, chargesURL string) error {
+func serveChild(args []string) error {
+	service, file, chargesURL := args[0], args[1], args[2]
 	ctx := context.Background()
 	if service == "charges" {
 		db, err := open(ctx, file, chargesSchema)
@@ -389,8 +381,13 @@ func TestOutcomeUnknown(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			calls := h.toCharges.seen()
-			if len(calls) != 3 || strings.Contains(string(body), calls[0].Key) {
+			e2e.Await(t, "the third call of charges has ended", func() error {
+				if n := len(h.toCharges.seen()); n < 3 {
+					return fmt.Errorf("%d have", n)
+				}
+				return nil
+			})
+			if calls := h.toCharges.seen(); len(calls) != 3 || strings.Contains(string(body), calls[0].Key) {
 				t.Errorf("after %d calls of charges, want 3, the client was told %s", len(calls), body)
 			}
 			if list := h.bookings(t); len(list) != 0 {

@@ -35,8 +35,9 @@ func TestCrash(t *testing.T) {
 			b.awaitSettled(t, 1)
 			b.checkPaid(t, 1)
 			seen, keys := b.front.seen()
-			if seen.replays != executed || len(keys) != 1 || seen.changed != 0 {
-				t.Errorf("%+v under %d keys, want %d replays of one request", seen, len(keys), executed)
+			// A slow machine may need a try more.
+			if seen.replays < executed || len(keys) != 1 || seen.changed != 0 {
+				t.Errorf("%+v under %d keys, want one request, and at least %d replays of it", seen, len(keys), executed)
 			}
 		})
 	}
@@ -113,7 +114,7 @@ func TestKills(t *testing.T) {
 		case m.spot != 0:
 			caught.await(t)
 		default:
-			await(t, "requests come", func() error {
+			e2e.Await(t, "requests come", func() error {
 				if now, _ := b.front.seen(); now.total < before.total+more {
 					return fmt.Errorf("%d of %d have come", now.total-before.total, more)
 				}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -27,18 +26,11 @@ const (
 )
 
 // TestMain is a shop where a test has started this binary as one.
-func TestMain(m *testing.M) {
-	if !e2e.IsChild() {
-		os.Exit(m.Run())
-	}
-	if err := shopChild(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { e2e.Main(m, shopChild) }
 
 // shopChild runs a shop that stops where the test wants it to.
-func shopChild(file, payments string) error {
+func shopChild(args []string) error {
+	file, payments := args[0], args[1]
 	stop := e2e.NewStopper()
 	sqlite.MustRegisterScalarFunction("stop_recording", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		stop.At(context.Background(), recording)
@@ -166,7 +158,7 @@ func (b *bench) openKeys(t *testing.T) (keys []string) {
 // awaitSettled waits until n orders are placed and each has a result.
 func (b *bench) awaitSettled(t *testing.T, n int) {
 	t.Helper()
-	await(t, "all orders have a result", func() error {
+	e2e.Await(t, "all orders have a result", func() error {
 		var settled, open int
 		err := b.db.QueryRowContext(t.Context(), `SELECT count(result), count(*) - count(result) FROM payments`).Scan(&settled, &open)
 		if err == nil && (settled != n || open != 0) {
@@ -174,26 +166,6 @@ func (b *bench) awaitSettled(t *testing.T, n int) {
 		}
 		return err
 	})
-}
-
-// await tries until there is no error. It fails after a minute.
-func await(t *testing.T, what string, try func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, err)
-		}
-	}
 }
 
 // row is a payment at the service, with the answer that was stored with it.

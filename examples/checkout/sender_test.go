@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/idemgen/idemgen/examples/internal/e2e"
 	"github.com/idemgen/idemgen/examples/payments/api"
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -87,7 +89,7 @@ func TestRefused(t *testing.T) {
 		{ID: "fine", Customer: "alice", Cents: 250},
 		{ID: "dear", Customer: "alice", Cents: 1_000_000},
 		{ID: "nobody", Customer: "carol", Cents: 250},
-		{ID: "mixed up", Customer: "alice", Cents: 250},
+		{ID: "1001", Customer: "alice", Cents: 250},
 	} {
 		if err := place(t.Context(), b.db, o); err != nil {
 			t.Fatal(err)
@@ -95,21 +97,35 @@ func TestRefused(t *testing.T) {
 	}
 	// What a bug in a shop could do: another request under a key that was used.
 	change(t, b.db, `UPDATE payments SET due = due + 1000000, request =
-		(SELECT replace(request, '250', '260') FROM payments WHERE order_id = 'fine') WHERE order_id = 'mixed up'`)
+		(SELECT replace(request, '250', '260') FROM payments WHERE order_id = 'fine') WHERE order_id = '1001'`)
 	b.startShop(t, "")
 	for _, want := range []struct{ id, state, result string }{
 		{"fine", paid, `"amount":250`},
 		{"dear", declined, `Insufficient funds`},
 		{"nobody", declined, `There is no account`},
-		{"mixed up", parked, `mismatch`},
+		{"1001", parked, `mismatch`},
 	} {
-		if want.id == "mixed up" {
-			change(t, b.db, `UPDATE payments SET due = 0 WHERE order_id = 'mixed up'`)
+		if want.id == "1001" {
+			change(t, b.db, `UPDATE payments SET due = 0 WHERE order_id = '1001'`)
 		}
 		o := awaitResult(t, b.db, want.id)
 		if o.Payment != want.state || !strings.Contains(string(o.Result), want.result) {
 			t.Errorf("%s is %s: %s, want %+v", o.ID, o.Payment, o.Result, want)
 		}
+	}
+	// A person sends the parked one again, from a program without the test's stops.
+	change(t, b.db, `DROP TRIGGER stop_recording`)
+	statements, err := os.ReadFile("parked.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := b.front.seen()
+	change(t, b.db, string(statements))
+	if o := awaitResult(t, b.db, "1001"); o.Payment != parked {
+		t.Errorf("sent again, the parked order is %s: %s", o.Payment, o.Result)
+	}
+	if after, _ := b.front.seen(); after.total == before.total {
+		t.Error("the parked order was not sent again")
 	}
 }
 
@@ -124,7 +140,7 @@ func change(t *testing.T, db *sql.DB, statement string, args ...any) {
 // awaitResult waits until an order has a result, and returns the order.
 func awaitResult(t *testing.T, db *sql.DB, id string) (o Order) {
 	t.Helper()
-	await(t, id+" has a result", func() (err error) {
+	e2e.Await(t, id+" has a result", func() (err error) {
 		if o, err = find(t.Context(), db, id); err == nil && o.Payment == "open" {
 			err = errors.New("it is open")
 		}
@@ -210,7 +226,7 @@ func TestPoison(t *testing.T) {
 		return n
 	}
 	for _, id := range []string{"fails", "foreign"} {
-		await(t, id+" is tried again", func() error {
+		e2e.Await(t, id+" is tried again", func() error {
 			if n := tries(id); n < 3 {
 				return fmt.Errorf("%d tries", n)
 			}

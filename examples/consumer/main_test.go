@@ -23,17 +23,12 @@ import (
 
 // TestMain is a broker or a consumer where a test has started this binary as one.
 func TestMain(m *testing.M) {
-	if !e2e.IsChild() {
-		os.Exit(m.Run())
-	}
-	run := consumerChild
-	if os.Args[1] == "broker" {
-		run = brokerChild
-	}
-	if err := run(os.Args[2:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	e2e.Main(m, func(args []string) error {
+		if args[0] == "broker" {
+			return brokerChild(args[1:])
+		}
+		return consumerChild(args[1:])
+	})
 }
 
 // brokerChild serves JetStream from a directory, on a port or on any (-1).
@@ -152,7 +147,7 @@ func (b *bench) worker(t *testing.T, wrap func(idempotency.Store[*sql.Tx]) idemp
 func (b *bench) send(t *testing.T, id, body string) (duplicate bool) {
 	t.Helper()
 	var ack *jetstream.PubAck
-	await(t, "the broker takes the order", func() (err error) {
+	e2e.Await(t, "the broker takes the order", func() (err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		ack, err = b.js.Publish(ctx, "orders.acme.placed", []byte(body), jetstream.WithMsgID(id))
@@ -183,7 +178,7 @@ func (b *bench) next(t *testing.T) (msg jetstream.Msg) {
 // returns how many deliveries that took.
 func (b *bench) awaitSettled(t *testing.T) (deliveries uint64) {
 	t.Helper()
-	await(t, "all orders are settled", func() error {
+	e2e.Await(t, "all orders are settled", func() error {
 		info, err := b.orders.Info(t.Context())
 		if err != nil {
 			return err
@@ -265,24 +260,4 @@ func (b *bench) stream(t *testing.T, name string) (all []*jetstream.RawStreamMsg
 		all = append(all, msg)
 	}
 	return all
-}
-
-// await tries until there is no error. It fails after a minute.
-func await(t *testing.T, what string, try func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, err)
-		}
-	}
 }

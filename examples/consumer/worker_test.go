@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/idemgen/idemgen/examples/internal/e2e"
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -118,7 +119,7 @@ func TestMismatch(t *testing.T) {
 	b.send(t, "order-0", anOrder)
 	w.handle(t.Context(), b.next(t))
 	const other = `{"customer": "c1", "cents": 900}`
-	await(t, "the broker has forgotten the id", func() error {
+	e2e.Await(t, "the broker has forgotten the id", func() error {
 		if b.send(t, "order-0", other) {
 			return errors.New("a duplicate")
 		}
@@ -132,7 +133,7 @@ func TestMismatch(t *testing.T) {
 	b.checkParked(t, "order-0", other, "mismatch")
 
 	// The first order again is neither a mismatch nor another credit.
-	await(t, "the broker has forgotten the id", func() error {
+	e2e.Await(t, "the broker has forgotten the id", func() error {
 		if b.send(t, "order-0", anOrder) {
 			return errors.New("a duplicate")
 		}

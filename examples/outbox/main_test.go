@@ -6,17 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,20 +26,13 @@ import (
 )
 
 // TestMain serves where a test has started this binary as a server.
-func TestMain(m *testing.M) {
-	if !e2e.IsChild() {
-		os.Exit(m.Run())
-	}
-	if err := serveChild(os.Args[1], os.Args[2], os.Args[3]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { e2e.Main(m, serveChild) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
 // serveChild is run with a store that stops where the test wants it to.
-func serveChild(dsn, mails, workers string) error {
+func serveChild(args []string) error {
+	dsn, mails, workers := args[0], args[1], args[2]
 	ctx := context.Background()
 	n, err := strconv.Atoi(workers)
 	if err != nil {
@@ -107,22 +97,15 @@ func (s shop) books(t *testing.T) (b books) {
 }
 
 // settled waits until all jobs are done, and returns the books.
-func (s shop) settled(t *testing.T) books {
+func (s shop) settled(t *testing.T) (b books) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
-	for {
-		b := s.books(t)
-		if b.Done == b.Jobs {
-			return b
+	e2e.Await(t, "all jobs are done", func() error {
+		if b = s.books(t); b.Done != b.Jobs {
+			return fmt.Errorf("the database holds %+v", b)
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("after 30 s the database holds %+v: the jobs are not done", b)
-		}
-	}
+		return nil
+	})
+	return b
 }
 
 // sent returns the e-mails that were sent.
@@ -167,52 +150,15 @@ func (s shop) check(t *testing.T, n int) {
 	}
 }
 
-// answer is what an order was answered.
-type answer struct {
-	status   int
-	replayed bool
-	body     string
-}
-
 // order sends one order.
-func order(ctx context.Context, url, key string) (answer, error) {
-	return post(ctx, url, key, `{"email":"anna@example.com","item":"lamp"}`)
+func order(ctx context.Context, url, key string) (e2e.Answer, error) {
+	return e2e.Post(ctx, url+"/orders", key, `{"email":"anna@example.com","item":"lamp"}`)
 }
 
-// post sends one request, once: net/http does not repeat it.
-func post(ctx context.Context, url, key, body string) (answer, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/orders", strings.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	req.GetBody = nil
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Api-Key", "e2e")
-	req.Header.Set("Idempotency-Key", key)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header.Get("Idempotent-Replayed") == "true", string(b)}, err
-}
-
-// settle sends the order k1 until it is no longer in flight: a database may take a
-// moment to notice that a killed client has gone. It fails after 5 s.
-func settle(t *testing.T, url string) answer {
+// settle sends the order k1 until it is no longer in flight.
+func settle(t *testing.T, url string) e2e.Answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	for {
-		a, err := order(ctx, url, "k1")
-		if err != nil {
-			t.Fatalf("the order got no answer: %v", err)
-		}
-		if a.status != http.StatusConflict {
-			return a
-		}
-	}
+	return e2e.Settle(t, func(ctx context.Context) (e2e.Answer, error) { return order(ctx, url, "k1") })
 }
 
 // The server is killed at each point of an order: neither the row nor the job
@@ -245,13 +191,13 @@ func TestCrash(t *testing.T) {
 
 			server = shop.start(t, "", 1)
 			first := settle(t, server.URL)
-			if first.status != http.StatusCreated || first.replayed != (point == e2e.AfterCommit) {
+			if first.Status != http.StatusCreated || first.Replayed != (point == e2e.AfterCommit) {
 				t.Errorf("the retry got %+v", first)
 			}
 			shop.check(t, 1)
 			second := settle(t, server.URL)
-			if !second.replayed || second.body != first.body {
-				t.Errorf("the replay got %+v, want %q", second, first.body)
+			if !second.Replayed || second.Body != first.Body {
+				t.Errorf("the replay got %+v, want %q", second, first.Body)
 			}
 			shop.check(t, 1)
 		})
@@ -266,7 +212,7 @@ func TestCrowd(t *testing.T) {
 	const keys, clients = 10, 16
 	shop := openShop(t)
 	server := shop.start(t, "", 4)
-	answers := make([][clients]answer, keys)
+	answers := make([][clients]e2e.Answer, keys)
 	var wg sync.WaitGroup
 	for client := range clients {
 		wg.Go(func() {
@@ -277,7 +223,7 @@ func TestCrowd(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if a.status != http.StatusConflict {
+					if a.Status != http.StatusConflict {
 						answers[key][client] = a
 						break
 					}
@@ -289,10 +235,10 @@ func TestCrowd(t *testing.T) {
 	for key, got := range answers {
 		executed := 0
 		for _, a := range got {
-			if !a.replayed {
+			if !a.Replayed {
 				executed++
 			}
-			if a.status != http.StatusCreated || a.body != got[0].body {
+			if a.Status != http.StatusCreated || a.Body != got[0].Body {
 				t.Errorf("key %d: %+v, another client got %+v", key, a, got[0])
 			}
 		}
@@ -353,13 +299,13 @@ func TestRollback(t *testing.T) {
 			t.Parallel()
 			shop := openShop(t)
 			jobs, serve := shop.run(t, sendTo(shop.mails))
-			if a, err := order(t.Context(), serve(wrecked{service{jobs: jobs}, fail}), "k1"); err == nil && a.status != http.StatusInternalServerError {
+			if a, err := order(t.Context(), serve(wrecked{service{jobs: jobs}, fail}), "k1"); err == nil && a.Status != http.StatusInternalServerError {
 				t.Errorf("the failing handler answered %+v", a)
 			}
 			if b := shop.books(t); b != (books{}) {
 				t.Errorf("the failed handler left %+v", b)
 			}
-			if a := settle(t, serve(service{jobs: jobs})); a.status != http.StatusCreated || a.replayed {
+			if a := settle(t, serve(service{jobs: jobs})); a.Status != http.StatusCreated || a.Replayed {
 				t.Errorf("the retry got %+v", a)
 			}
 			if b, want := shop.books(t), (books{Orders: 1, Jobs: 1, Stored: 1}); b != want {
@@ -376,8 +322,8 @@ func TestRefusedOrder(t *testing.T) {
 	jobs, serve := shop.run(t, sendTo(shop.mails))
 	url := serve(service{jobs: jobs})
 	for _, replayed := range []bool{false, true} {
-		a, err := post(t.Context(), url, "k1", `{"email":"","item":"lamp"}`)
-		if err != nil || a.status != http.StatusBadRequest || a.replayed != replayed {
+		a, err := e2e.Post(t.Context(), url+"/orders", "k1", `{"email":"","item":"lamp"}`)
+		if err != nil || a.Status != http.StatusBadRequest || a.Replayed != replayed {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
@@ -406,7 +352,7 @@ func TestWorkerSendsAtLeastOnce(t *testing.T) {
 	if err := jobs.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if a := settle(t, serve(service{jobs: jobs})); a.status != http.StatusCreated {
+	if a := settle(t, serve(service{jobs: jobs})); a.Status != http.StatusCreated {
 		t.Fatalf("%+v", a)
 	}
 	if e := <-done; e.Kind != river.EventKindJobFailed {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,20 +13,12 @@ import (
 )
 
 // TestMain serves where a test has started this binary as a server.
-func TestMain(m *testing.M) {
-	if !e2e.IsChild() {
-		os.Exit(m.Run())
-	}
-	if err := serveChild(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { e2e.Main(m, serveChild) }
 
 // serveChild is run with a store that stops where the test wants it to.
-func serveChild(dsn string) error {
+func serveChild(args []string) error {
 	ctx := context.Background()
-	pool, err := pgxpool.New(ctx, dsn)
+	pool, err := pgxpool.New(ctx, args[0])
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -14,20 +12,12 @@ import (
 )
 
 // TestMain serves where a test has started this binary as a server.
-func TestMain(m *testing.M) {
-	if !e2e.IsChild() {
-		os.Exit(m.Run())
-	}
-	if err := serveChild(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { e2e.Main(m, serveChild) }
 
 // serveChild is run with a store that stops where the test wants it to.
-func serveChild(file string) error {
+func serveChild(args []string) error {
 	ctx := context.Background()
-	writer, reader, err := open(file)
+	writer, reader, err := open(args[0])
 	if err != nil {
 		return err
 	}

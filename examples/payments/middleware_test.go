@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -14,10 +15,11 @@ import (
 
 	"github.com/idemgen/idemgen/examples/internal/e2e"
 	"github.com/idemgen/idemgen/examples/payments/api"
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
-// newTestHandler returns the API on a fresh file.
-func newTestHandler(t *testing.T) http.Handler {
+// newTestService returns the service and its store on a fresh file.
+func newTestService(t *testing.T) (service, idempotency.Store[*sql.Tx]) {
 	t.Helper()
 	writer, reader, err := open(filepath.Join(t.TempDir(), "payments.db"))
 	if err != nil {
@@ -32,7 +34,14 @@ func newTestHandler(t *testing.T) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newHandler(service{reader: reader}, store, slog.New(slog.DiscardHandler))
+	return service{reader: reader}, store
+}
+
+// newTestHandler returns the API on a fresh file.
+func newTestHandler(t *testing.T) http.Handler {
+	t.Helper()
+	s, store := newTestService(t)
+	return newHandler(s, store, slog.New(slog.DiscardHandler))
 }
 
 // withCORS lets pages of other origins use the API. The generated lists say

@@ -2,8 +2,9 @@ package main
 
 import (
 	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/idemgen/idemgen/examples/internal/e2e"
 )
 
 // The command pay pays once for an order, however often it is run.
@@ -11,10 +12,7 @@ func TestPay(t *testing.T) {
 	t.Parallel()
 	bank := openBank(t)
 	server := bank.Start(t, "")
-	pay := filepath.Join(t.TempDir(), "pay")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", pay, "./pay").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	pay := e2e.Build(t, "github.com/idemgen/idemgen/examples/payments/pay")
 	for _, want := range []string{
 		"payment 1: 250 from alice to bob (replayed: false)\n",
 		"payment 1: 250 from alice to bob (replayed: true)\n",

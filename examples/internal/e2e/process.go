@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -14,9 +15,17 @@ import (
 // childVariable marks a process that a test has started from its own binary.
 const childVariable = "E2E_CHILD"
 
-// IsChild reports whether this process is a server that a test has started,
-// and must serve instead of running tests.
-func IsChild() bool { return os.Getenv(childVariable) != "" }
+// Main is the body of TestMain. It runs the tests, or child with the arguments
+// given to [Start] in a process that a test has started from its own binary.
+func Main(m *testing.M, child func(args []string) error) {
+	if os.Getenv(childVariable) == "" {
+		os.Exit(m.Run())
+	}
+	if err := child(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // Process is a server in a process of its own.
 type Process struct {
