@@ -45,7 +45,7 @@ func Derive[Op OpType](ctx context.Context, step string) (Key[Op], error) {
 		return Key[Op]{}, err
 	}
 	text := formatUUID(derivedUUID(sum))
-	if rule := target.Key; rule.Format == KeyOpaque && rule.maxLength() < len(text) {
+	if target.Key.maxLength() < len(text) {
 		text = base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16])
 	}
 	key, err := ParseKey[Op](text)

@@ -48,14 +48,12 @@ func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ct
 	if err := checkRequest(&req); err != nil {
 		return value, false, err
 	}
-	var failed *handlerError
 	call := &Call{message: &req, scope: req.Scope, key: req.Key}
 	req.call = call
 	result, err := store.Execute(call.within(ctx), req, func(ctx context.Context, tx Tx) (Response, error) {
 		v, err := fn(ctx, tx)
 		if err != nil {
-			failed = &handlerError{err}
-			return Response{}, failed
+			return Response{}, &handlerError{err}
 		}
 		body, err := json.Marshal(v)
 		if err != nil {
@@ -67,7 +65,7 @@ func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ct
 	var zero T
 	switch {
 	case err != nil:
-		if own := handlersOwn(err); own != nil && own == failed {
+		if own := handlersOwn(err); own != nil {
 			err = own.err
 		}
 		return zero, false, err

@@ -145,3 +145,44 @@ func TestFingerprintOf(t *testing.T) {
 		t.Error("the fingerprint is not stable")
 	}
 }
+
+// settling is a store that loses the connection in COMMIT and then finds the
+// record: work has run, and its answer comes back as a replay.
+type settling struct {
+	idempotency.Store[struct{}]
+	stored string
+	rerun  bool // whether work may run again, once it has run
+}
+
+func (s *settling) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[struct{}]) (idempotency.Result, error) {
+	_, err := work(ctx, struct{}{})
+	s.rerun = req.MayRerun()
+	return idempotency.Result{Response: idempotency.Response{Status: 200, Body: []byte(s.stored)}, Replayed: true}, err
+}
+
+// What is stored is the value, and nothing of what a run has left behind is in it.
+func TestDoSettles(t *testing.T) {
+	t.Parallel()
+	store := &settling{stored: `{"b":2}`}
+	v, replayed, err := idempotency.Do(t.Context(), store, message("queue", "ship", "m", "a"), func(context.Context, struct{}) (map[string]int, error) {
+		return map[string]int{"a": 1}, nil
+	})
+	if len(v) != 1 || v["b"] != 2 || !replayed || err != nil {
+		t.Error(v, replayed, err)
+	}
+	if !store.rerun {
+		t.Error("work may not run again")
+	}
+}
+
+// A function that makes an effect elsewhere says so to the store.
+func TestDoNoRerun(t *testing.T) {
+	t.Parallel()
+	store := &settling{stored: "0"}
+	if _, _, err := idempotency.Do(t.Context(), store, message("queue", "ship", "m", "a"), func(ctx context.Context, _ struct{}) (int, error) {
+		idempotency.NoRerun(ctx)
+		return 0, nil
+	}); err != nil || store.rerun {
+		t.Errorf("work may run again: %t, %v", store.rerun, err)
+	}
+}

@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -205,16 +206,19 @@ func TestNoContent(t *testing.T) {
 	}
 }
 
-// Every answer's body is closed, also those that are given up.
+// Every answer's body is closed and every attempt's context ended, also of those
+// that are given up.
 //
 // Covers CLI-17.
 func TestBodiesAreClosed(t *testing.T) {
 	t.Parallel()
 	opened, closed := 0, 0
+	var contexts []context.Context
 	count := func(s step) step {
 		return func(req *http.Request) (*http.Response, error) {
 			r, err := s(req)
 			opened++
+			contexts = append(contexts, req.Context())
 			r.Body = &closeCounter{r.Body, &closed}
 			return r, err
 		}
@@ -228,6 +232,11 @@ func TestBodiesAreClosed(t *testing.T) {
 	}
 	if opened != 5 || closed != 5 {
 		t.Errorf("%d bodies opened, %d closed", opened, closed)
+	}
+	for i, ctx := range contexts {
+		if ctx.Err() == nil {
+			t.Errorf("the context of attempt %d goes on", i+1)
+		}
 	}
 }
 

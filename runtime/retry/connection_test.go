@@ -143,6 +143,47 @@ func TestRefusedWhenSentAgain(t *testing.T) {
 	}
 }
 
+// Without a connection nothing was sent; with one, anything can have been.
+func TestNoConnection(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	instant := newClock().option()
+	e := failed(t, call(t, "http://"+listener.Addr().String(), newClient(t), instant))
+	if e.OutcomeUnknown || e.Attempts != 4 {
+		t.Errorf("no connection: %+v", e)
+	}
+	address := listen(t, func(conn net.Conn) { bufio.NewReader(conn).ReadByte() })
+	if e := failed(t, call(t, address, newClient(t), instant)); !e.OutcomeUnknown || e.Attempts != 4 {
+		t.Errorf("a connection that breaks: %+v", e)
+	}
+}
+
+// A stream without content is sent as a body of no length, and not chunked.
+func TestEmptyStream(t *testing.T) {
+	t.Parallel()
+	requests := make(chan *http.Request, 1)
+	address := listen(t, func(conn net.Conn) {
+		req, err := http.ReadRequest(bufio.NewReader(conn))
+		if err != nil {
+			return
+		}
+		requests <- req
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	k := idempotency.NewKey[chargeOp]()
+	in := idempotency.Seal(k, input{Stream: strings.NewReader("")})
+	if _, err := retry.Send(t.Context(), retry.New(), k, in, exchange(address, newClient(t), nil)); err != nil {
+		t.Fatal(err)
+	}
+	if req := <-requests; req.ContentLength != 0 || len(req.TransferEncoding) != 0 {
+		t.Errorf("length %d, transfer encoding %q", req.ContentLength, req.TransferEncoding)
+	}
+}
+
 // net/http says once that an attempt took too long, and that it is a timeout.
 func TestTimeoutOfNetHTTP(t *testing.T) {
 	t.Parallel()

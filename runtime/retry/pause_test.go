@@ -58,6 +58,9 @@ func TestClientsDoNotComeBackTogether(t *testing.T) {
 			pauses = append(pauses, p)
 		}
 		slices.Sort(pauses)
+		if spread := pauses[len(pauses)-1] - pauses[0]; spread < 190*time.Millisecond || spread >= 200*time.Millisecond {
+			t.Errorf("Retry-After %q: the first retries spread over %v", retryAfter, spread)
+		}
 		most := 0 // in any 10 ms of 200
 		for i, j := 0, 0; j < len(pauses); j++ {
 			for pauses[j]-pauses[i] > 10*time.Millisecond {

@@ -162,9 +162,10 @@ func TestInFlight(t *testing.T) {
 				t.Errorf("%+v, %v after %d attempts", got, err, len(doer.requests))
 			}
 			for wait, attempts := range map[time.Duration]int{
-				0:               1,
-				time.Second:     1, // the first pause is 1.001 s
-				3 * time.Second: 3,
+				0:                       1,
+				1001 * time.Millisecond: 1, // the first pause
+				1002 * time.Millisecond: 2,
+				3 * time.Second:         3,
 			} {
 				doer := serve(s)
 				c := newClock()
@@ -176,6 +177,25 @@ func TestInFlight(t *testing.T) {
 			}
 		})
 	}
+	t.Run("for 30 s by default", func(t *testing.T) {
+		t.Parallel()
+		doer := serve(refuse(409, idempotency.CodeInFlight, "Retry-After: 10"))
+		if _, err := send(t.Context(), newClock(), doer); len(doer.requests) != 3 || err == nil { // 10.001 s, 20.003 s, 30.006 s
+			t.Errorf("%d attempts, %v", len(doer.requests), err)
+		}
+	})
+	t.Run("other pauses do not count", func(t *testing.T) {
+		t.Parallel()
+		if _, err := send(t.Context(), newClock(), serve(reply(503, "Retry-After: 40"), ours, reply(201))); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("less than one attempt is one that is asked for", func(t *testing.T) {
+		t.Parallel()
+		if _, err := send(t.Context(), newClock(), serve(ours, ours, reply(201)), retry.WithAttempts(0)); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("other failures between count", func(t *testing.T) {
 		t.Parallel()
 		doer := serve(ours, broken, ours, broken, ours, broken, ours, broken, reply(201))
@@ -359,6 +379,8 @@ func TestRefusedBeforeSending(t *testing.T) {
 	k := idempotency.MustParseKey[chargeOp](key)
 	canceled, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("shutting down"))
+	ended, end := context.WithCancel(t.Context())
+	end()
 	sealed := idempotency.Seal(k, input{Body: "body"})
 	var s *server
 	call := func(ctx context.Context, k idempotency.Key[chargeOp], in idempotency.Sealed[input]) error {
@@ -370,6 +392,7 @@ func TestRefusedBeforeSending(t *testing.T) {
 		"idempotency: charge: idempotency: key_missing: the request has no idempotency key; give its constructor one; nothing was sent":                      call(t.Context(), idempotency.Key[chargeOp]{}, sealed),
 		"idempotency: charge with key k-1: the request has no input; make it with its constructor; nothing was sent":                                         call(t.Context(), k, idempotency.Sealed[input]{}),
 		"idempotency: charge with key k-1: context canceled: shutting down; nothing was sent":                                                                call(canceled, k, sealed),
+		"idempotency: charge with key k-1: context canceled; nothing was sent":                                                                               call(ended, k, sealed),
 		`idempotency: charge with key k-1: the parameter Idempotency-Key is "k-2" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"k-2"}}})),
 		`idempotency: charge with key k-1: the parameter Idempotency-Key is "K-1" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"K-1"}}})),
 	} {
@@ -412,6 +435,18 @@ func TestDeclaredKey(t *testing.T) {
 	in := idempotency.Seal(k, input{Header: http.Header{"X-Order": {"0190a3b5-7e64-7cc3-8c2a-0123456789ac"}}})
 	if _, err := retry.Send(t.Context(), retry.New(), k, in, exchange("http://server/orders", serve(reply(200)), nil)); failed(t, err).Attempts != 0 {
 		t.Errorf("another key: %v", err)
+	}
+	// A parameter that nobody has set is no key, and the same goes for a type.
+	unset := input{Header: http.Header{"Idempotency-Key": {"00000000-0000-0000-0000-000000000000"}, "Content-Type": {""}}}
+	plain := doerFunc(func(req *http.Request) (*http.Response, error) {
+		if len(req.Header) != 0 {
+			t.Errorf("%q is sent without a key", req.Header)
+		}
+		return reply(200)(req)
+	})
+	var none idempotency.Key[noteOp]
+	if _, err := retry.Send(t.Context(), retry.New(), none, idempotency.Seal(none, unset), exchange("http://server/notes", plain, nil)); err != nil {
+		t.Error(err)
 	}
 	quoted, s := idempotency.MustParseKey[chargeOp](`"a,b"`), serve(reply(200))
 	in = idempotency.Seal(quoted, input{Header: http.Header{"Idempotency-Key": {`"a,b"`}}})
