@@ -60,10 +60,6 @@ func glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-// analyzerDoc shows mistakes and settings that are no part of this repository.
-// TestAnalyzerDocument checks it.
-const analyzerDoc = "../docs/analyzer.md"
-
 // Each Go, YAML and SQL block of a document names the file it quotes, and stands
 // in it. A line with three dots stands for lines left out.
 func TestSnippets(t *testing.T) {
