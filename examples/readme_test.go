@@ -157,8 +157,39 @@ func TestMigrationFiles(t *testing.T) {
 	}
 }
 
-// Each console block of a README prints what it says when its curl lines run
-// against a fresh server of the SQLite example.
+// Each test and file that the README of an example names is there.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, readme := range glob(t, "*/README.md") {
+		data, err := os.ReadFile(readme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(readme)
+		var tests strings.Builder
+		for _, file := range glob(t, filepath.Join(dir, "*_test.go")) {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tests.Write(source)
+		}
+		for _, m := range regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(data), -1) {
+			if !strings.Contains(tests.String(), "\nfunc "+m[1]+"(t *testing.T)") {
+				t.Errorf("%s: there is no %s", readme, m[1])
+			}
+		}
+		_, files, _ := strings.Cut(string(data), "| file | what it is |")
+		for _, m := range regexp.MustCompile("(?m)`([a-z_]+(?:/|\\.[a-z]+))`[^|]* \\|").FindAllStringSubmatch(files, -1) {
+			if _, err := os.Stat(filepath.Join(dir, m[1])); err != nil {
+				t.Errorf("%s: %v", readme, err)
+			}
+		}
+	}
+}
+
+// Each console block of a README prints what it says when its curl lines, and
+// those of the client, run against a fresh server of the SQLite example.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -168,6 +199,7 @@ func TestConsole(t *testing.T) {
 		t.Skip("curl is not installed")
 	}
 	program := e2e.Build(t, "github.com/idemgen/idemgen/examples/payments")
+	pay := e2e.Build(t, "github.com/idemgen/idemgen/examples/payments/pay")
 	for _, readme := range readmes(t) {
 		t.Run(readme, func(t *testing.T) {
 			t.Parallel()
@@ -178,10 +210,16 @@ func TestConsole(t *testing.T) {
 				}
 				for _, step := range strings.Split("\n"+b.text, "\n$ ")[1:] {
 					command, want := cutCommand(step)
-					if !strings.HasPrefix(command, "curl ") {
+					run := strings.ReplaceAll(command, "http://127.0.0.1:8080", base)
+					if args, ok := strings.CutPrefix(run, "go run ./examples/payments/pay "); ok {
+						run = pay + " -server " + base + " " + args
+					} else if run, ok = strings.CutPrefix(run, "curl "); ok {
+						run = "curl -s " + run
+					} else {
+						t.Errorf("%s:%d: nobody runs: %s", readme, b.line, command)
 						continue
 					}
-					out, err := exec.Command("sh", "-c", strings.ReplaceAll(command, "http://127.0.0.1:8080", base)+" -s").CombinedOutput()
+					out, err := exec.Command("sh", "-c", run).CombinedOutput()
 					if err != nil {
 						t.Errorf("%s:%d: %s: %v", readme, b.line, command, err)
 					}
