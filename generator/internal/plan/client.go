@@ -197,13 +197,11 @@ func (o *Operation) fillBuilds(p *planner) {
 	if o.Streams() {
 		set := "in." + o.BodyField + " != nil"
 		o.BodyConditions = append(o.BodyConditions, set)
-		stream := Build{Condition: set, Call: invoke(call.Build, o.streamMediaType(), o.RetryPackage+".Stream(in."+o.BodyField+")")}
-		if len(object.decoded) == 0 && o.BodyRequired() {
-			stream.Condition = ""
-			o.Builds = []Build{stream}
-			return
-		}
-		o.Builds = append(o.Builds, stream)
+		o.Builds = append(o.Builds, Build{Condition: set, Call: invoke(call.Build, o.streamMediaType(), o.RetryPackage+".Stream(in."+o.BodyField+")")})
+	}
+	if last := len(o.Builds) - 1; last >= 0 && o.BodyRequired() {
+		o.Builds[last].Condition = "" // the input has a body, see ChecksBody
+		return
 	}
 	o.Builds = append(o.Builds, Build{Call: invoke(call.Build, `""`, "nil")})
 }
@@ -224,18 +222,43 @@ func (o *Operation) ChecksBody() bool {
 	return len(o.BodyConditions) > 1 || len(o.BodyConditions) == 1 && o.BodyRequired()
 }
 
-// streamMediaType is an expression: the document's media type stands in for
-// one that the input leaves out, where there is only one.
+// streamMediaType is the media type of a stream, as an expression: the
+// document's stands in for one that the input leaves out, where there is one
+// that can.
 func (o *Operation) streamMediaType() string {
 	field := "in." + o.ContentTypeField
-	types := o.spec.Body.MediaTypes
-	if len(types) != 1 || strings.ContainsAny(types[0].Name, "*") || strings.HasPrefix(spec.Essence(types[0].Name), "multipart/") {
-		return field
+	if name := o.defaultMediaType(); name != "" {
+		return fmt.Sprintf("cmp.Or(%s, %s)", field, strconv.Quote(name))
 	}
-	return fmt.Sprintf("cmp.Or(%s, %s)", field, strconv.Quote(types[0].Name))
+	return field
 }
 
-// DefaultsMediaType reports whether streamMediaType stands in for one.
-func (o *Operation) DefaultsMediaType() bool {
-	return slices.ContainsFunc(o.Builds, func(b Build) bool { return strings.Contains(b.Call, "cmp.Or(") })
+// defaultMediaType is the one that a body has if it is a stream; "" if that
+// is not clear.
+func (o *Operation) defaultMediaType() string {
+	if o.spec.Body == nil {
+		return ""
+	}
+	var names []string
+	for _, m := range o.spec.Body.MediaTypes {
+		if !isEncoded(m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	if len(names) != 1 || strings.Contains(names[0], "*") || strings.HasPrefix(spec.Essence(names[0]), "multipart/") {
+		return ""
+	}
+	return names[0]
 }
+
+// isEncoded reports whether oapi-codegen's client encodes bodies of a media type.
+func isEncoded(mediaType string) bool {
+	return spec.IsJSON(mediaType) || mediaType == "application/x-www-form-urlencoded" || mediaType == "text/plain"
+}
+
+// DefaultsMediaType reports whether the document's media type can stand in for
+// one that an input leaves out.
+func (o *Operation) DefaultsMediaType() bool { return o.Streams() && o.defaultMediaType() != "" }
+
+// NeedsMediaType reports whether an input with a stream must have a media type.
+func (o *Operation) NeedsMediaType() bool { return o.Streams() && o.defaultMediaType() == "" }

@@ -92,11 +92,12 @@ func (o *Operation) fillInput(imports *imports) {
 	case len(object.streams) > 0:
 		o.BodyField, o.ContentTypeField = free("Body", "RawBody"), free("ContentType", "BodyContentType")
 		body := InputField{Name: o.BodyField, Type: "io.Reader"}
+		media := InputField{
+			Doc:  o.ContentTypeField + " is the body's media type with its parameters.",
+			Name: o.ContentTypeField, Type: "string", From: o.ContentTypeField + ": call.ContentType()",
+		}
 		if len(object.decoded) == 0 {
 			body.From = o.BodyField + ": call.Body()"
-			if o.method.Call != nil {
-				body.Doc = "Body is read by a client for each attempt: a *bytes.Reader, *strings.Reader, *os.File or another io.ReaderAt that is an io.Seeker."
-			}
 		} else {
 			body.Doc = otherMediaType(o.BodyField)
 			var conditions []string
@@ -105,10 +106,13 @@ func (o *Operation) fillInput(imports *imports) {
 			}
 			o.StreamCondition = strings.Join(conditions, " || ")
 		}
-		o.InputFields = append(o.InputFields, body, InputField{
-			Doc:  o.ContentTypeField + " is the body's media type with its parameters.",
-			Name: o.ContentTypeField, Type: "string", From: o.ContentTypeField + ": call.ContentType()",
-		})
+		if o.method.Call != nil {
+			body.Doc += " " + o.BodyField + " is read by a client for each attempt: a *bytes.Reader, *strings.Reader, *os.File or another io.ReaderAt that is an io.Seeker."
+			if len(object.decoded) > 0 {
+				media.Doc += " A client sends it with " + o.BodyField + " and not with the other bodies, which have one of their own."
+			}
+		}
+		o.InputFields = append(o.InputFields, body, media)
 		if slices.ContainsFunc(object.streams, func(f gosource.Field) bool { return isMultipart(f.Type) }) {
 			o.MultipartMethod = free("MultipartReader", "BodyMultipartReader")
 		}

@@ -1051,9 +1051,12 @@ type UploadInput struct {
 	ApplicationJSONCharsetUTF8Body *UploadApplicationJSONCharsetUTF8RequestBody
 	// FormdataBody is nil when the body is of another media type.
 	FormdataBody *UploadFormdataRequestBody
-	// Body is nil when the body is of another media type.
+	// Body is nil when the body is of another media type. Body is read by a client
+	// for each attempt: a *bytes.Reader, *strings.Reader, *os.File or another
+	// io.ReaderAt that is an io.Seeker.
 	Body io.Reader
-	// ContentType is the body's media type with its parameters.
+	// ContentType is the body's media type with its parameters. A client sends it
+	// with Body and not with the other bodies, which have one of their own.
 	ContentType string
 }
 
@@ -1492,6 +1495,9 @@ func (c *idempotentClient) PostImage(ctx context.Context, req PostImageIdempoten
 			if err := retry.OneBody(true, in.Body != nil); err != nil {
 				return nil, err
 			}
+			if in.Body != nil && in.ContentType == "" {
+				return nil, errors.New("the input has a Body and no ContentType; set both")
+			}
 			return NewPostImageRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
 		},
 		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
@@ -1522,6 +1528,9 @@ func (c *idempotentClient) PostParts(ctx context.Context, req PostPartsIdempoten
 		Build: func(in PostPartsInput) (*http.Request, error) {
 			if err := retry.OneBody(true, in.Body != nil); err != nil {
 				return nil, err
+			}
+			if in.Body != nil && in.ContentType == "" {
+				return nil, errors.New("the input has a Body and no ContentType; set both")
 			}
 			return NewPostPartsRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
 		},
@@ -1568,16 +1577,16 @@ func (c *idempotentClient) Upload(ctx context.Context, req UploadIdempotentReque
 			if err := retry.OneBody(true, in.ApplicationJSONCharsetUTF8Body != nil, in.FormdataBody != nil, in.Body != nil); err != nil {
 				return nil, err
 			}
+			if in.Body != nil && in.ContentType == "" {
+				return nil, errors.New("the input has a Body and no ContentType; set both")
+			}
 			if in.ApplicationJSONCharsetUTF8Body != nil {
 				return NewUploadRequestWithApplicationJSONCharsetUTF8Body(c.client.Server, *in.ApplicationJSONCharsetUTF8Body)
 			}
 			if in.FormdataBody != nil {
 				return NewUploadRequestWithFormdataBody(c.client.Server, *in.FormdataBody)
 			}
-			if in.Body != nil {
-				return NewUploadRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
-			}
-			return NewUploadRequestWithBody(c.client.Server, "", nil)
+			return NewUploadRequestWithBody(c.client.Server, in.ContentType, retry.Stream(in.Body))
 		},
 		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
 		Doer:  c.client.Client,

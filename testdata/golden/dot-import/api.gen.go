@@ -94,6 +94,18 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// ImportStatementWithBody performs a POST /statements (the `ImportStatement` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Decoded, or a stream of the one media type that is left.
+	ImportStatementWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportStatement performs a POST /statements (the `ImportStatement` operationId) request.
+	// Takes a body of the `application/json` content type.
+	//
+	// Decoded, or a stream of the one media type that is left.
+	ImportStatement(ctx context.Context, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// TransferWithBody performs a POST /transfers/{kind} (the `Transfer` operationId) request,
 	// with any type of body and a specified content type.
 	TransferWithBody(ctx context.Context, kind Kind, params *TransferParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -117,6 +129,38 @@ type ClientInterface interface {
 	//
 	// Not marked.
 	ReplaceTransfers(ctx context.Context, kind Kind, body ReplaceTransfersJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// ImportStatementWithBody performs a POST /statements (the `ImportStatement` operationId) request,
+// with any type of body and a specified content type.
+//
+// Decoded, or a stream of the one media type that is left.
+func (c *Client) ImportStatementWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportStatementRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportStatement performs a POST /statements (the `ImportStatement` operationId) request.
+// Takes a body of the `application/json` content type.
+//
+// Decoded, or a stream of the one media type that is left.
+func (c *Client) ImportStatement(ctx context.Context, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportStatementRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // TransferWithBody performs a POST /transfers/{kind} (the `Transfer` operationId) request,
@@ -191,6 +235,46 @@ func (c *Client) ReplaceTransfers(ctx context.Context, kind Kind, body ReplaceTr
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewImportStatementRequest calls the generic ImportStatement builder with application/json body
+func NewImportStatementRequest(server string, body ImportStatementJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewImportStatementRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewImportStatementRequestWithBody constructs an http.Request for the ImportStatement method, with any body, and a specified content type
+func NewImportStatementRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/statements")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
 }
 
 // NewTransferRequest calls the generic Transfer builder with application/json body
@@ -369,6 +453,20 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// ImportStatementWithBodyWithResponse performs a POST /statements (the `ImportStatement` operationId) request,
+	// with any type of body and a specified content type.
+	//
+	// Decoded, or a stream of the one media type that is left.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	ImportStatementWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportStatementResponse, error)
+
+	// ImportStatementWithResponse performs a POST /statements (the `ImportStatement` operationId) request.
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Decoded, or a stream of the one media type that is left.
+	ImportStatementWithResponse(ctx context.Context, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportStatementResponse, error)
+
 	// TransferWithBodyWithResponse performs a POST /transfers/{kind} (the `Transfer` operationId) request,
 	// with any type of body and a specified content type.
 	//
@@ -396,6 +494,40 @@ type ClientWithResponsesInterface interface {
 	//
 	// Not marked.
 	ReplaceTransfersWithResponse(ctx context.Context, kind Kind, body ReplaceTransfersJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceTransfersResponse, error)
+}
+
+type ImportStatementResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportStatementResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportStatementResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportStatementResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportStatementResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type TransferResponse struct {
@@ -473,6 +605,32 @@ func (r ReplaceTransfersResponse) ContentType() string {
 	return ""
 }
 
+// ImportStatementWithBodyWithResponse performs a POST /statements (the `ImportStatement` operationId) request,
+// with any type of body and a specified content type.
+//
+// Decoded, or a stream of the one media type that is left.
+//
+// Returns a wrapper object for the known response body format(s).
+func (c *ClientWithResponses) ImportStatementWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportStatementResponse, error) {
+	rsp, err := c.ImportStatementWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportStatementResponse(rsp)
+}
+
+// ImportStatementWithResponse performs a POST /statements (the `ImportStatement` operationId) request.
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Decoded, or a stream of the one media type that is left.
+func (c *ClientWithResponses) ImportStatementWithResponse(ctx context.Context, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportStatementResponse, error) {
+	rsp, err := c.ImportStatement(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportStatementResponse(rsp)
+}
+
 // TransferWithBodyWithResponse performs a POST /transfers/{kind} (the `Transfer` operationId) request,
 // with any type of body and a specified content type.
 //
@@ -531,6 +689,22 @@ func (c *ClientWithResponses) ReplaceTransfersWithResponse(ctx context.Context, 
 	return ParseReplaceTransfersResponse(rsp)
 }
 
+// ParseImportStatementResponse parses an HTTP response from a ImportStatementWithResponse call
+func ParseImportStatementResponse(rsp *http.Response) (*ImportStatementResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportStatementResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
 // ParseTransferResponse parses an HTTP response from a TransferWithResponse call
 func ParseTransferResponse(rsp *http.Response) (*TransferResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -576,6 +750,9 @@ func ParseReplaceTransfersResponse(rsp *http.Response) (*ReplaceTransfersRespons
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 
+	// (POST /statements)
+	ImportStatement(w http.ResponseWriter, r *http.Request)
+
 	// (POST /transfers/{kind})
 	Transfer(w http.ResponseWriter, r *http.Request, kind Kind, params TransferParams)
 
@@ -591,6 +768,20 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(http.Handler) http.Handler
+
+// ImportStatement operation middleware
+func (siw *ServerInterfaceWrapper) ImportStatement(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportStatement(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
 
 // Transfer operation middleware
 func (siw *ServerInterfaceWrapper) Transfer(w http.ResponseWriter, r *http.Request) {
@@ -782,8 +973,26 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 
 	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/transfers/{kind}", wrapper.Transfer)
 	m.HandleFunc(http.MethodPut+" "+options.BaseURL+"/transfers/{kind}", wrapper.ReplaceTransfers)
+	m.HandleFunc(http.MethodPost+" "+options.BaseURL+"/statements", wrapper.ImportStatement)
 
 	return m
+}
+
+type ImportStatementRequestObject struct {
+	JSONBody *ImportStatementJSONRequestBody
+	Body     io.Reader
+}
+
+type ImportStatementResponseObject interface {
+	VisitImportStatementResponse(w http.ResponseWriter) error
+}
+
+type ImportStatement204Response struct {
+}
+
+func (response ImportStatement204Response) VisitImportStatementResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
 }
 
 type TransferRequestObject struct {
@@ -831,6 +1040,9 @@ func (response ReplaceTransfers204Response) VisitReplaceTransfersResponse(w http
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 
+	// (POST /statements)
+	ImportStatement(ctx context.Context, request ImportStatementRequestObject) (ImportStatementResponseObject, error)
+
 	// (POST /transfers/{kind})
 	Transfer(ctx context.Context, request TransferRequestObject) (TransferResponseObject, error)
 
@@ -875,6 +1087,44 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictHTTPServerOptions
+}
+
+// ImportStatement operation middleware
+func (sh *strictHandler) ImportStatement(w http.ResponseWriter, r *http.Request) {
+	var request ImportStatementRequestObject
+
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+
+		var body ImportStatementJSONRequestBody
+		if err := runtime.BindJSONBody(r, &body); err != nil {
+			sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+			return
+		}
+		request.JSONBody = &body
+
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "text/csv") {
+		request.Body = r.Body
+	}
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ImportStatement(ctx, request.(ImportStatementRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ImportStatement")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ImportStatementResponseObject); ok {
+		if err := validResponse.VisitImportStatementResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // Transfer operation middleware

@@ -4,7 +4,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -32,6 +34,9 @@ const _ = idempotency.IsAtLeastVersion0_1
 // deadlock or a serialization failure a handler runs again in a new transaction,
 // so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx any] interface {
+	// ImportStatement handles POST /statements, at most once for each key.
+	ImportStatement(ctx context.Context, tx Tx, req ImportStatementIdempotentRequest) (ImportStatementResponseObject, error)
+
 	// Transfer handles POST /transfers/{kind}, at most once for each key.
 	Transfer(ctx context.Context, tx Tx, req TransferIdempotentRequest) (TransferResponseObject, error)
 
@@ -77,6 +82,10 @@ func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replaye
 // called with a request that holds its key; a call that fails returns an
 // [*idempotency.CallError].
 type IdempotentClient interface {
+	// ImportStatement sends POST /statements, and again under the same key where
+	// that can help.
+	ImportStatement(ctx context.Context, req ImportStatementIdempotentRequest, reqEditors ...RequestEditorFn) (*ImportStatementResponse, error)
+
 	// Transfer sends POST /transfers/{kind}, and again under the same key where
 	// that can help.
 	Transfer(ctx context.Context, req TransferIdempotentRequest, reqEditors ...RequestEditorFn) (*TransferResponse, error)
@@ -105,6 +114,99 @@ func NewIdempotentClient(server string, opts ...retry.Option) (IdempotentClient,
 // request editors, which run for each attempt.
 func WithClientOptions(opts ...ClientOption) retry.Option {
 	return retry.WithFramework(opts)
+}
+
+// importStatementOperation is what the document says of importStatement.
+var importStatementOperation = idempotency.Operation{
+	ID:        "importStatement",
+	Method:    "POST",
+	Path:      "/statements",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 24 * time.Hour,
+	Bodies: []idempotency.Body{
+		{MediaType: "application/json", Kind: idempotency.BodyJSON},
+		{MediaType: "text/csv", Kind: idempotency.BodyRaw},
+	},
+	Release: []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// ImportStatementOp stands for importStatement (POST /statements) in types.
+type ImportStatementOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (ImportStatementOp) Operation() *idempotency.Operation { return &importStatementOperation }
+
+// ImportStatementIdempotencyKey is an idempotency key of importStatement. Keys
+// of other operations are other types.
+type ImportStatementIdempotencyKey = idempotency.Key[ImportStatementOp]
+
+// NewImportStatementIdempotencyKey returns a new random key. Make one for each
+// thing that is to happen once, keep it, and use it for every attempt.
+func NewImportStatementIdempotencyKey() ImportStatementIdempotencyKey {
+	return idempotency.NewKey[ImportStatementOp]()
+}
+
+// ParseImportStatementIdempotencyKey returns the key that s holds. It returns
+// an error that matches [idempotency.ErrKeyInvalid] for a text that the server
+// would refuse.
+func ParseImportStatementIdempotencyKey(s string) (ImportStatementIdempotencyKey, error) {
+	return idempotency.ParseKey[ImportStatementOp](s)
+}
+
+// ImportStatementInput is what importStatement is asked to do.
+type ImportStatementInput struct {
+	// JSONBody is nil when the body is of another media type.
+	JSONBody *models.ImportStatementJSONRequestBody
+	// Body is nil when the body is of another media type. Body is read by a client
+	// for each attempt: a *bytes.Reader, *strings.Reader, *os.File or another
+	// io.ReaderAt that is an io.Seeker.
+	Body io.Reader
+	// ContentType is the body's media type with its parameters. A client sends it
+	// with Body and not with the other bodies, which have one of their own.
+	ContentType string
+}
+
+// ImportStatementIdempotentRequest is a request to importStatement under its
+// key. Only a constructor fills its input.
+type ImportStatementIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey ImportStatementIdempotencyKey
+
+	in idempotency.Sealed[ImportStatementInput]
+}
+
+// NewImportStatementIdempotentRequest returns the request that asks for in
+// under key. What in refers to must not change from then on.
+func NewImportStatementIdempotentRequest(key ImportStatementIdempotencyKey, in ImportStatementInput) ImportStatementIdempotentRequest {
+	return ImportStatementIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r ImportStatementIdempotentRequest) Input() ImportStatementInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r ImportStatementIdempotentRequest) Equal(other ImportStatementIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r ImportStatementIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r ImportStatementIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON returns an error: the body is a stream and cannot be stored with
+// the request.
+func (r ImportStatementIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return nil, errors.New("api: ImportStatementIdempotentRequest holds a stream; store its key and what the stream reads from")
+}
+
+// UnmarshalJSON returns an error, see MarshalJSON.
+func (r *ImportStatementIdempotentRequest) UnmarshalJSON([]byte) error {
+	return errors.New("api: ImportStatementIdempotentRequest holds a stream and cannot be read from JSON")
 }
 
 // transferOperation is what the document says of transfer.
@@ -208,6 +310,12 @@ type idempotentServer[Tx any] struct {
 	edge *idempotency.Edge[Tx]
 }
 
+func (s idempotentServer[Tx]) ImportStatement(w http.ResponseWriter, r *http.Request) {
+	s.edge.ServeHTTP(w, r, &importStatementOperation, func(w http.ResponseWriter, r *http.Request) {
+		s.ServerInterface.ImportStatement(w, r)
+	})
+}
+
 func (s idempotentServer[Tx]) Transfer(w http.ResponseWriter, r *http.Request, kind models.Kind, params models.TransferParams) {
 	s.edge.ServeHTTP(w, r, &transferOperation, func(w http.ResponseWriter, r *http.Request) {
 		s.ServerInterface.Transfer(w, r, kind, params)
@@ -222,6 +330,32 @@ type idempotentStrict[Tx any] struct {
 
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ StrictServerInterface = idempotentStrict[struct{}]{}
+
+func (s idempotentStrict[Tx]) ImportStatement(ctx context.Context, request ImportStatementRequestObject) (ImportStatementResponseObject, error) {
+	answer, err := s.edge.Run(ctx, &importStatementOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
+		in := ImportStatementInput{
+			JSONBody:    request.JSONBody,
+			ContentType: call.ContentType(),
+		}
+		if request.Body != nil {
+			in.Body = call.Body()
+		}
+		resp, err := s.IdempotentServer.ImportStatement(ctx, tx, NewImportStatementIdempotentRequest(idempotency.KeyOf[ImportStatementOp](call), in))
+		if err != nil || resp == nil {
+			return nil, err
+		}
+		return resp.VisitImportStatementResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return idempotentAnswer{answer}, nil
+}
+
+// VisitImportStatementResponse writes the stored answer.
+func (a idempotentAnswer) VisitImportStatementResponse(w http.ResponseWriter) error {
+	return a.WriteTo(w)
+}
 
 func (s idempotentStrict[Tx]) Transfer(ctx context.Context, request TransferRequestObject) (TransferResponseObject, error) {
 	answer, err := s.edge.Run(ctx, &transferOperation, func(ctx context.Context, tx Tx, call *idempotency.Call) (idempotency.Visit, error) {
@@ -259,6 +393,26 @@ type idempotentClient struct {
 
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ IdempotentClient = (*idempotentClient)(nil)
+
+func (c *idempotentClient) ImportStatement(ctx context.Context, req ImportStatementIdempotentRequest, reqEditors ...RequestEditorFn) (*ImportStatementResponse, error) {
+	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[ImportStatementInput, ImportStatementResponse]{
+		Build: func(in ImportStatementInput) (*http.Request, error) {
+			if err := retry.OneBody(true, in.JSONBody != nil, in.Body != nil); err != nil {
+				return nil, err
+			}
+			if in.JSONBody != nil {
+				return NewImportStatementRequest(c.client.Server, *in.JSONBody)
+			}
+			return NewImportStatementRequestWithBody(c.client.Server, cmp.Or(in.ContentType, "text/csv"), retry.Stream(in.Body))
+		},
+		Edit:  func(r *http.Request) error { return c.client.applyEditors(r.Context(), r, reqEditors) },
+		Doer:  c.client.Client,
+		Parse: ParseImportStatementResponse,
+	})
+}
+
+// Replayed reports whether the answer was stored by an earlier attempt.
+func (r ImportStatementResponse) Replayed() bool { return retry.Replayed(r.HTTPResponse) }
 
 func (c *idempotentClient) Transfer(ctx context.Context, req TransferIdempotentRequest, reqEditors ...RequestEditorFn) (*TransferResponse, error) {
 	return retry.Send(ctx, c.sender, req.IdempotencyKey, req.in, retry.Exchange[TransferInput, TransferResponse]{

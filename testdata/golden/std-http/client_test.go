@@ -485,6 +485,7 @@ func TestRefusedBeforeSending(t *testing.T) {
 		"the request has no input":  pay(CreatePaymentIdempotentRequest{IdempotencyKey: NewCreatePaymentIdempotencyKey()}),
 		"the input has no body":     upload(UploadInput{}),
 		"the input has 2 bodies":    upload(UploadInput{FormdataBody: &request, Body: strings.NewReader("a")}),
+		"and no ContentType":        upload(UploadInput{Body: strings.NewReader("a")}),
 		"cannot be read again":      upload(UploadInput{ContentType: "text/plain", Body: io.MultiReader()}),
 		"second attempt: it is nil": upload(UploadInput{ContentType: "text/plain", Body: (*bytes.Reader)(nil)}),
 	} {

@@ -37,6 +37,9 @@ type TransferParams struct {
 // ReplaceTransfersJSONBody defines parameters for ReplaceTransfers.
 type ReplaceTransfersJSONBody = []Transfer
 
+// ImportStatementJSONRequestBody defines body for ImportStatement for application/json ContentType.
+type ImportStatementJSONRequestBody = Transfer
+
 // TransferJSONRequestBody defines body for Transfer for application/json ContentType.
 type TransferJSONRequestBody = Transfer
 
