@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,9 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 			return result{err: fmt.Errorf("a request editor has changed the header %s, which holds the key", c.header)}
 		}
 	}
+	if name := unsendable(request.Header); name != "" {
+		return result{err: fmt.Errorf("the header %s holds a control character, such as a line break at the end of a token, and cannot be sent", name)}
+	}
 	response, err := c.doer.Do(request)
 	if err != nil {
 		// An answer beside the error: redirects were followed, and one too many.
@@ -71,6 +75,21 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 		r.err = timedOut(ctx, r.err)
 	}
 	return r
+}
+
+// unsendable returns the name of a header with a value that net/http refuses
+// (RFC 9110 section 5.5), or "". Its refusal would look like an error of the
+// transport, after which another attempt makes sense.
+func unsendable(h http.Header) string {
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	for name, values := range h {
+		for _, value := range values {
+			if strings.ContainsFunc(value, control) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // timeoutError is the cause with which an attempt's context ends.

@@ -57,6 +57,27 @@ func TestEditorFails(t *testing.T) {
 	}
 }
 
+// A header that cannot be sent ends the call before it is, and its value, which
+// can be a secret, is not in the error.
+//
+// Covers CLI-06.
+func TestUnsendableHeader(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]int{"Bearer secret\n": 0, "secret\x7f": 0, "secret\x00": 0, "a\tb": 1, "\u00e9\x80": 1} {
+		s := serve(reply(200))
+		_, err := sendEdited(t.Context(), newClock(), s, func(req *http.Request) error { req.Header.Set("Authorization", value); return nil })
+		if len(s.requests) != want {
+			t.Errorf("%q: %d requests, want %d; %v", value, len(s.requests), want, err)
+		}
+		if want == 1 {
+			continue
+		}
+		if e := failed(t, err); e.Attempts != 1 || e.OutcomeUnknown || !strings.Contains(err.Error(), "the header Authorization holds a control character") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %+v", value, e)
+		}
+	}
+}
+
 // An editor cannot take the key away, change it or add another.
 //
 // Covers CLI-01, CLI-02.

@@ -19,15 +19,16 @@
 // A call makes 4 attempts of up to 30 s each, if no option says otherwise.
 // Pauses are random between zero and a bound that doubles from 200 ms to 10 s, on
 // top of what Retry-After asks for (RFC 9110 section 10.2.3). Every attempt
-// carries the same key and the same bytes. A call that fails returns an
-// [*idempotency.CallError]. It does not wait for an attempt that the deadline of
-// its context forbids: it fails at once, and matches [context.DeadlineExceeded].
+// carries the same key and the same bytes. Answers are read into memory. A call
+// that fails returns an [*idempotency.CallError]. It does not wait for an attempt
+// that the deadline of its context forbids: it fails at once, and matches
+// [context.DeadlineExceeded].
 //
 // A redirect (301, 302, 307, 308) is never followed: key and body would go to
-// whatever host it names. It is an error. So is a certificate that does not
-// hold, at once, and an error of a request editor. Editors run for each attempt:
-// they must leave the key alone, and give each attempt the same of what counts for
-// the fingerprint.
+// whatever host it names. It is an error. So is, at once, a certificate that does
+// not hold, a header that cannot be sent, and what a request editor returns.
+// Editors run for each attempt: they must leave the key alone, and make the same
+// of all that counts for the fingerprint.
 //
 // What a client's author types are the options that begin with With,
 // [FullJitter], [LogTo] and [Replayed]. [WithFramework], [Framework], [New],

@@ -45,8 +45,8 @@ func New(opts ...Option) *Sender {
 func WithAttempts(n int) Option { return func(s *Sender) { s.attempts = max(n, 1) } }
 
 // WithAttemptTimeout sets how long one attempt may take, its answer's body
-// included. Defaults to 30 s; 0 sets no limit. The caller's context limits
-// the whole call.
+// included. Defaults to 30 s; 0 sets no limit. The Timeout of an [net/http.Client]
+// limits each attempt too; the caller's context limits the whole call.
 func WithAttemptTimeout(d time.Duration) Option { return func(s *Sender) { s.attemptTimeout = d } }
 
 // WithBackoff sets the pause before a retry, the first of which is number 1.
