@@ -61,7 +61,13 @@ func (l *loader) client(pkg *Package) {
 	}
 	found := l.methods(clientInterface)
 	c := &Client{Pos: l.pos(declared.Name)}
+	first := make(map[string]method, len(found.methods))
 	for _, m := range found.methods {
+		if other, ok := first[m.name.Name]; ok {
+			l.duplicate(m, other)
+			continue
+		}
+		first[m.name.Name] = m
 		c.Methods = append(c.Methods, ClientMethod{
 			Name:       m.name.Name,
 			Parameters: fields(found.file, m.typ.Params, 0),

@@ -168,6 +168,10 @@ func TestClientFindings(t *testing.T) {
 			map[string]string{"client.gen.go": client, "server.gen.go": "package api\n\ntype ServerInterface interface{ Pay() }\n"},
 			"DIR/server.gen.go:3:6: package api has a ServerInterface and no StrictServerInterface",
 		},
+		"two operations of a name": {
+			map[string]string{"client.gen.go": strings.Replace(client, "PayWithResponse(", "GetWithResponse(", 1)},
+			"DIR/client.gen.go:25:2: the method GetWithResponse is already declared at DIR/client.gen.go:23:2, since two operations",
+		},
 		"no editors": {
 			map[string]string{"client.gen.go": strings.Replace(client, "applyEditors(", "runEditors(", 1)},
 			"DIR/client.gen.go:20:6: NewClient does not return a pointer to a type with a method applyEditors",

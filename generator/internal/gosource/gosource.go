@@ -336,7 +336,7 @@ func (l *loader) strictServer(pkg *Package) {
 	first := make(map[string]method, len(strict.methods))
 	for _, m := range strict.methods {
 		if other, ok := first[m.name.Name]; ok {
-			l.errorf(l.pos(m.name), "go-shape", "the method %s is already declared at %s, since two operations of the document have one Go name; give one another operationId and run oapi-codegen again", m.name.Name, l.pos(other.name))
+			l.duplicate(m, other)
 			continue
 		}
 		first[m.name.Name] = m
@@ -350,6 +350,11 @@ func (l *loader) strictServer(pkg *Package) {
 			pkg.Operations = append(pkg.Operations, op)
 		}
 	}
+}
+
+// duplicate reports a method whose name another one has.
+func (l *loader) duplicate(m, other method) {
+	l.errorf(l.pos(m.name), "go-shape", "the method %s is already declared at %s, since two operations of the document have one Go name; give one another operationId and run oapi-codegen again", m.name.Name, l.pos(other.name))
 }
 
 type interfaceMethods struct {
