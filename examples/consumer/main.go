@@ -48,8 +48,13 @@ func run(url, file string, ackWait time.Duration) error {
 	if err != nil {
 		return err
 	}
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	go idempotency.RunSweeper(ctx, store, time.Hour, slog.Default())
-	return work(ctx, url, worker{store: store, ackWait: ackWait, log: slog.Default()})
+	return work(ctx, conn, worker{store: store, ackWait: ackWait, log: slog.Default()})
 }
 
 // open opens the file and makes its tables. SQLite has one writer, so the pool
@@ -67,12 +72,7 @@ func open(ctx context.Context, file string) (*sql.DB, error) {
 }
 
 // work lets four copies of w consume until ctx ends.
-func work(ctx context.Context, url string, w worker) error {
-	conn, err := nats.Connect(url, nats.MaxReconnects(-1))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
+func work(ctx context.Context, conn *nats.Conn, w worker) (err error) {
 	if w.js, err = jetstream.New(conn); err != nil {
 		return err
 	}

@@ -65,7 +65,11 @@ func consumerChild(args []string) error {
 	if err != nil {
 		return err
 	}
-	return work(ctx, args[0], worker{
+	conn, err := nats.Connect(args[0], nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	return work(ctx, conn, worker{
 		store:   e2e.Stall(idempotency.Store[*sql.Tx](store)),
 		ackWait: ackWait,
 		log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
