@@ -107,22 +107,46 @@ func dedent(s string) string {
 	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(s, "")
 }
 
-// Each link of a README or a document to another file of the repository leads
-// somewhere.
+// Each link of a README or a document within the repository leads to a file, and
+// to a heading of it.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for _, document := range documents(t) {
-		data, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(data), "") // code has brackets of its own
-		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(document), m[1])); err != nil {
+		for _, m := range regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`).FindAllStringSubmatch(prose(t, document), -1) {
+			target := document
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(document), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", document, err)
+				continue
+			}
+			if m[2] != "" && !slices.Contains(anchors(t, target), m[2]) {
+				t.Errorf("%s: %s has no heading #%s", document, target, m[2])
 			}
 		}
 	}
+}
+
+// prose returns a document without its fenced blocks, which have brackets and
+// hashes of their own.
+func prose(t *testing.T, document string) string {
+	t.Helper()
+	data, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(data), "")
+}
+
+// anchors returns the names that GitHub gives to the headings of a document.
+func anchors(t *testing.T, document string) (names []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(prose(t, document), -1) {
+		name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
 }
 
 // The commands for migration tools make files that hold the table.

@@ -102,14 +102,17 @@ func (s bookingService) charge(ctx context.Context, req charges.CreateChargeIdem
 }
 
 // answerError answers when a handler has failed. The error itself stays here: that
-// of a call holds the derived key and the address of charges.
+// of a call holds the derived key and the address of charges. A refusal that
+// charges would repeat, such as a mismatch, is a mistake of this service.
 func answerError(log *slog.Logger) func(http.ResponseWriter, *http.Request, error) {
 	return func(w http.ResponseWriter, r *http.Request, err error) {
 		problem := bookings.Problem{Status: http.StatusInternalServerError, Title: "Internal error"}
 		if call := (*idempotency.CallError)(nil); errors.As(err, &call) {
-			problem = bookings.Problem{Status: http.StatusServiceUnavailable, Title: "The charge has not answered; send the same request again with the same key"}
-			w.Header().Set("Retry-After", "1")
 			err = call.Err // without the key
+			if call.Problem == nil || call.Problem.Retryable {
+				problem = bookings.Problem{Status: http.StatusServiceUnavailable, Title: "The charge has not answered; send the same request again with the same key"}
+				w.Header().Set("Retry-After", "1")
+			}
 		}
 		log.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
 		w.Header().Set("Content-Type", "application/problem+json")

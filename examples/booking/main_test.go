@@ -404,6 +404,39 @@ func TestOutcomeUnknown(t *testing.T) {
 	}
 }
 
+// A failed call is answered 503 where the same request can succeed later, and 500
+// where it cannot, in both without the error's text.
+func TestAnswerError(t *testing.T) {
+	t.Parallel()
+	call := func(c idempotency.CallError) error {
+		c.Key, c.Err = "derived-key", errors.New("no luck")
+		return fmt.Errorf("wrapped: %w", &c)
+	}
+	for name, c := range map[string]struct {
+		err  error
+		want int
+	}{
+		"unknown":     {call(idempotency.CallError{OutcomeUnknown: true}), http.StatusServiceUnavailable},
+		"not sent":    {call(idempotency.CallError{}), http.StatusServiceUnavailable},
+		"unavailable": {call(idempotency.CallError{Problem: &idempotency.Problem{Status: 503, Code: idempotency.CodeUnavailable, Retryable: true}}), http.StatusServiceUnavailable},
+		"mismatch":    {call(idempotency.CallError{Problem: &idempotency.Problem{Status: 422, Code: idempotency.CodeMismatch}}), http.StatusInternalServerError},
+		"other":       {errors.New("derived-key"), http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log strings.Builder
+			w := httptest.NewRecorder()
+			answerError(slog.New(slog.NewTextHandler(&log, nil)))(w, httptest.NewRequest(http.MethodPost, "/bookings", nil), c.err)
+			if w.Code != c.want || (w.Header().Get("Retry-After") != "") != (c.want == http.StatusServiceUnavailable) {
+				t.Errorf("answered %d, %v, want %d", w.Code, w.Header(), c.want)
+			}
+			if strings.Contains(w.Body.String(), "derived-key") || name != "other" && strings.Contains(log.String(), "derived-key") {
+				t.Errorf("the derived key is in %s or in %s", w.Body, &log)
+			}
+		})
+	}
+}
+
 // Two tenants that send the same request under the same key have nothing in
 // common: bookings calls charges as one caller, and the derived keys differ.
 // Covers SEC-01.
