@@ -11,10 +11,13 @@
 // breaks off, and the statuses 408, 425, 429, 500, 502, 503 and 504; after 409
 // only when it says that the same request is in flight. What a server of
 // idemgen calls not retryable is not sent again, nor is an answer that is a
-// replay. Everything else is the operation's answer, with one exception: once
-// an attempt can have had an effect, an answer that the document releases (401,
-// 403 and 5XX, if it does not say otherwise) is an error, since it does not show
-// that effect.
+// replay. Everything else is the operation's answer.
+//
+// With one exception: once an attempt can have had an effect, an answer from 400
+// up that is no replay may come from something before the operation, such as a
+// proxy, and hide that effect. It is asked for again, and comes as a replay if it
+// is the operation's. It is an error at once if the document releases its status
+// (401, 403 and 5XX, if it says nothing else), since that is never replayed.
 //
 // A call makes 4 attempts of up to 30 s each, if no option says otherwise.
 // Pauses are random between zero and a bound that doubles from 200 ms to 10 s, on

@@ -135,9 +135,8 @@ func (c *call) run(ctx context.Context, parse func(*http.Response) error) error 
 		r := c.attempt(ctx, parse)
 		duration := c.sender.now().Sub(started)
 		c.unknown = c.unknown || r.effect
-		if r.err == nil && c.unknown && c.op.Releases(r.response.StatusCode) && !Replayed(r.response) {
-			// It frees the key, or was given by something before the server.
-			r.err = fmt.Errorf("%s, which says nothing of what was sent before", answered(r.response.StatusCode))
+		if r.err == nil && c.unknown {
+			r.again, r.err = doubt(c.op, r.response)
 		}
 		c.last = r
 		if r.err == nil {
@@ -154,6 +153,17 @@ func (c *call) run(ctx context.Context, parse func(*http.Response) error) error 
 			return c.fail(fmt.Errorf("%w while waiting to send it again: %w", contextError(ctx), r.err))
 		}
 	}
+}
+
+// doubt returns an error for an answer that may come from something before the
+// operation, such as a proxy, and then hides the effect of an earlier attempt.
+// Asked for again, one of the operation comes as a replay, unless its status is
+// released and so never kept.
+func doubt(op *idempotency.Operation, r *http.Response) (again bool, err error) {
+	if r.StatusCode < 400 || Replayed(r) {
+		return false, nil
+	}
+	return !op.Releases(r.StatusCode), fmt.Errorf("%s, which need not be the outcome of an earlier attempt", answered(r.StatusCode))
 }
 
 // next says how long to wait for the next attempt, or why there is none.
