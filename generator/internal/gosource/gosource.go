@@ -34,6 +34,9 @@ type Package struct {
 	// Scope is what the package declares, and where: Type, func and, for
 	// methods, Type.Method. What idemgen wrote is left out.
 	Scope map[string]diag.Pos
+	// Defined maps types to the type of the package that they are declared as,
+	// and whose methods they do not have: type A B.
+	Defined map[string]string
 	// FillsOptions says that NewStrictHandlerWithOptions has defaults for the
 	// error handlers that are left nil. oapi-codegen's did not before v2.8.
 	FillsOptions bool
@@ -220,7 +223,7 @@ func (l *loader) index() *Package {
 			break
 		}
 	}
-	pkg := &Package{Name: name, Scope: make(map[string]diag.Pos)}
+	pkg := &Package{Name: name, Scope: make(map[string]diag.Pos), Defined: make(map[string]string)}
 	l.types = make(map[string]declaration)
 	l.funcs = make(map[string]function)
 	for _, f := range l.files {
@@ -264,6 +267,9 @@ func (l *loader) declare(pkg *Package, f *file, d ast.Decl) {
 			case *ast.TypeSpec:
 				pkg.Scope[s.Name.Name] = l.pos(s.Name)
 				l.types[s.Name.Name] = declaration{s, f}
+				if of, ok := s.Type.(*ast.Ident); ok && !s.Assign.IsValid() {
+					pkg.Defined[s.Name.Name] = of.Name
+				}
 			case *ast.ValueSpec:
 				for _, n := range s.Names {
 					pkg.Scope[n.Name] = l.pos(n)

@@ -4,8 +4,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/idemgen/idemgen/generator/internal/diag"
 	"github.com/idemgen/idemgen/generator/internal/spec"
 )
+
+// checkBodies warns of bodies whose type is declared as another one and has not
+// the methods that encode and decode it: oapi-codegen's code, and with it ours,
+// loses what they hold.
+func (p *planner) checkBodies(op *Operation) {
+	for _, f := range op.requestObject().decoded {
+		elem, _ := f.Type.Elem()
+		name := elem.String()
+		of := p.pkg.Defined[name]
+		if p.scope.has(of+".MarshalJSON") && !p.scope.has(name+".MarshalJSON") {
+			p.findings = append(p.findings, diag.Warningf(op.spec.Pos, "body-lost",
+				"oapi-codegen's code neither sends nor reads all of the body: its type %s lacks the methods of %s, which encode it; move the schema of the body to components/schemas and refer to it", name, of))
+		}
+	}
+}
 
 // fillBodies lists the declared media types, without parameters, each once.
 func (o *Operation) fillBodies() {

@@ -78,6 +78,25 @@ func TestClientFindings(t *testing.T) {
 	}
 }
 
+// A body that oapi-codegen's code loses is warned of.
+func TestLostBody(t *testing.T) {
+	t.Parallel()
+	const declared = "type CloseAccountJSONRequestBody CloseAccountJSONBody"
+	doc := &spec.Document{Operations: []spec.Operation{marked(1, "closeAccount", "POST /accounts/{account_id}/close")}}
+	doc.Operations[0].Body = &spec.Body{MediaTypes: []spec.MediaType{{Name: "application/json"}}}
+	if _, findings := plan.New(doc, clientPackage(t, declared, declared)); len(findings) > 0 {
+		t.Errorf("%v", findings)
+	}
+	const lost = declared + "\n\nfunc (b CloseAccountJSONBody) MarshalJSON() ([]byte, error) { return nil, nil }"
+	f, findings := plan.New(doc, clientPackage(t, declared, lost))
+	if f == nil || len(findings) != 1 || findings.HasErrors() || !strings.Contains(findings[0].Message, "CloseAccountJSONRequestBody lacks the methods of CloseAccountJSONBody") {
+		t.Errorf("%v", findings)
+	}
+	if _, findings := plan.New(doc, clientPackage(t, declared, lost+"\n\nfunc (CloseAccountJSONRequestBody) MarshalJSON() ([]byte, error) { return nil, nil }")); len(findings) > 0 {
+		t.Errorf("%v", findings)
+	}
+}
+
 // A name that package retry has in users' files is taken by another of theirs.
 func TestRetryIsRenamed(t *testing.T) {
 	t.Parallel()

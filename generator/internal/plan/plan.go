@@ -123,6 +123,7 @@ func (p *planner) plan() *File {
 	for _, op := range f.Operations {
 		op.RetryPackage = f.RetryPackage
 		op.fill(imports)
+		p.checkBodies(op)
 	}
 	f.Client = p.client(f, imports)
 	imports.uses(f)
