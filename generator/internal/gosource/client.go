@@ -151,7 +151,7 @@ func (l *loader) calls(c *Client) []*Call {
 		byResponse[response] = call
 		call.Build = call.builder(name)
 		build, ok := l.funcs[call.Build]
-		if !ok || call.Parse == "" {
+		if !ok || build.decl.Body == nil || call.Parse == "" {
 			continue
 		}
 		if n := len(params); n > 0 && params[n-1].Name == "params" {

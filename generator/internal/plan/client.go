@@ -151,22 +151,21 @@ func exported(name string) string {
 func (o *Operation) fillBuilds(p *planner) {
 	call := o.method.Call
 	object := o.requestObject()
-	arguments := []string{"c.client.Server"}
-	var path []gosource.Field
+	arguments := []string{"c.client.Server"} // path parameters, and a pointer to Params
 	for _, f := range object.fields {
 		if f.Tagged {
-			path = append(path, f)
+			arguments = append(arguments, "in."+f.Name)
+		} else {
+			arguments = append(arguments, "&in."+f.Name)
 		}
 	}
-	if len(path) != len(call.Path) {
-		p.errorf(o.method.Pos, "go-shape", "the client sends %s with %d path parameters and the server has %d; generate both with one run of oapi-codegen", o.ID(), len(call.Path), len(path))
-		return
-	}
-	for _, f := range path {
-		arguments = append(arguments, "in."+f.Name)
-	}
+	want := len(call.Path)
 	if !call.Params.IsZero() {
-		arguments = append(arguments, "&in.Params")
+		want++
+	}
+	if len(object.fields) != want || !call.HasBody && len(object.decoded)+len(object.streams) > 0 {
+		p.errorf(o.method.Pos, "go-shape", "the client sends %s without all that the server reads, or with more; generate both with one run of oapi-codegen", o.ID())
+		return
 	}
 	invoke := func(f string, more ...string) string {
 		return f + "(" + strings.Join(append(slices.Clone(arguments), more...), ", ") + ")"

@@ -13,7 +13,12 @@ import (
 // clientPackage is the golden client with some of its text replaced.
 func clientPackage(t *testing.T, oldNew ...string) *gosource.Package {
 	t.Helper()
-	const path = "../../../testdata/golden/client/api.gen.go"
+	return goldenPackage(t, "client", oldNew...)
+}
+
+func goldenPackage(t *testing.T, name string, oldNew ...string) *gosource.Package {
+	t.Helper()
+	path := "../../../testdata/golden/" + name + "/api.gen.go"
 	src, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +80,26 @@ func TestClientFindings(t *testing.T) {
 				t.Errorf("findings %v, want one with %q", findings, test.want)
 			}
 		})
+	}
+}
+
+// A client that cannot send all that the server beside it reads is of another
+// run of oapi-codegen.
+func TestClientOfAnotherDocument(t *testing.T) {
+	t.Parallel()
+	const (
+		object = "type CancelPaymentRequestObject struct {\n"
+		want   = "the client sends cancelPayment without all that the server reads, or with more"
+	)
+	doc := &spec.Document{Operations: []spec.Operation{marked(1, "cancelPayment", "DELETE /payments/{payment_id}")}}
+	for _, more := range []string{"", "\tReason string `json:\"reason\"`\n", "\tParams CancelPaymentParams\n", "\tBody *CancelPaymentJSONRequestBody\n"} {
+		f, findings := plan.New(doc, goldenPackage(t, "std-http", object, object+more))
+		switch {
+		case more == "" && (f == nil || len(findings) > 0):
+			t.Errorf("%v", findings)
+		case more != "" && (len(findings) != 1 || !strings.Contains(findings[0].Message, want)):
+			t.Errorf("%q: findings %v, want one with %q", more, findings, want)
+		}
 	}
 }
 
