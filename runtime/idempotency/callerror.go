@@ -21,12 +21,12 @@ type CallError struct {
 	// retry.
 	Attempts int
 	// OutcomeUnknown says that the operation may have been executed: call it
-	// again with the same request to learn its outcome. After
-	// [CodeKeyExpired] that does not help: the server no longer knows it. It is
+	// again with the same request to learn its outcome. After [CodeKeyExpired]
+	// and [CodeTransactionEnded] that does not help: the server does not know
+	// it. It is
 	// set in every case of doubt, such as an error that a transport around
 	// net/http's makes by itself, for want of a token. If it is false, no attempt
-	// of this call has had an effect, unless Problem has [CodeInternal] and says
-	// otherwise: the handler has then ended its own transaction.
+	// of this call has had an effect.
 	OutcomeUnknown bool
 	// Response is the answer to the last attempt, nil if none came. Its body has
 	// been read as far as it came, of a status that is sent again at most 1 MiB,
@@ -39,15 +39,12 @@ type CallError struct {
 	Err error
 }
 
-// Error says what happened, how often it was tried, and what to do.
+// Error says what happened, how often it was tried, and what to do. It leaves
+// the key out, so that logs do not hold it.
 func (e *CallError) Error() string {
 	var b strings.Builder
 	b.WriteString("idempotency: ")
 	b.WriteString(e.Operation)
-	if e.Key != "" {
-		b.WriteString(" with key ")
-		b.WriteString(e.Key)
-	}
 	b.WriteString(": ")
 	b.WriteString(e.Err.Error())
 	switch {
@@ -59,6 +56,8 @@ func (e *CallError) Error() string {
 	switch {
 	case e.Problem != nil && e.Problem.Code == CodeKeyExpired:
 		b.WriteString("; it may have been executed before, and its record is gone: find out by other means before you use a new key")
+	case e.Problem != nil && e.Problem.Code == CodeTransactionEnded:
+		b.WriteString("; it may have been executed, and a repeat would execute it again")
 	case e.OutcomeUnknown && e.Key == "":
 		b.WriteString("; it may have been executed, and without a key a repeat would execute it again")
 	case e.OutcomeUnknown:

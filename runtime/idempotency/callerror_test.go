@@ -45,10 +45,10 @@ func TestCallErrorText(t *testing.T) {
 	cause := errors.New("connection refused")
 	for want, e := range map[string]idempotency.CallError{
 		"idempotency: pay: connection refused; nothing was sent": {Operation: "pay", Err: cause},
-		"idempotency: pay with key k: connection refused":        {Operation: "pay", Key: "k", Attempts: 1, Err: cause},
-		"idempotency: pay with key k: connection refused; 2 attempts were made; it may have been executed: call it again with the same request to learn its outcome": {Operation: "pay", Key: "k", Attempts: 2, OutcomeUnknown: true, Err: cause},
-		"idempotency: pay: connection refused; it may have been executed, and without a key a repeat would execute it again":                                         {Operation: "pay", Attempts: 1, OutcomeUnknown: true, Err: cause},
-		"idempotency: pay with key k: old; it may have been executed before, and its record is gone: find out by other means before you use a new key":               {Operation: "pay", Key: "k", Attempts: 1, OutcomeUnknown: true, Problem: &idempotency.Problem{Code: idempotency.CodeKeyExpired}, Err: errors.New("old")},
+		"idempotency: pay: connection refused":                   {Operation: "pay", Key: "k", Attempts: 1, Err: cause},
+		"idempotency: pay: connection refused; 2 attempts were made; it may have been executed: call it again with the same request to learn its outcome": {Operation: "pay", Key: "k", Attempts: 2, OutcomeUnknown: true, Err: cause},
+		"idempotency: pay: connection refused; it may have been executed, and without a key a repeat would execute it again":                              {Operation: "pay", Attempts: 1, OutcomeUnknown: true, Err: cause},
+		"idempotency: pay: old; it may have been executed before, and its record is gone: find out by other means before you use a new key":               {Operation: "pay", Key: "k", Attempts: 1, OutcomeUnknown: true, Problem: &idempotency.Problem{Code: idempotency.CodeKeyExpired}, Err: errors.New("old")},
 	} {
 		if e.Error() != want {
 			t.Errorf("got  %s\nwant %s", e.Error(), want)

@@ -21,6 +21,7 @@ const (
 	CodeMismatch         Code = "mismatch"           // 422
 	CodeInternal         Code = "internal"           // 500
 	CodeResponseTooLarge Code = "response_too_large" // 500
+	CodeTransactionEnded Code = "transaction_ended"  // 500
 	CodeUnavailable      Code = "unavailable"        // 503
 	CodeOutcomeUnknown   Code = "outcome_unknown"    // 503
 )

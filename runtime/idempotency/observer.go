@@ -38,7 +38,7 @@ func outcomeOf(code Code) Outcome {
 		return OutcomeUnavailable
 	case CodeOutcomeUnknown:
 		return OutcomeOutcomeUnknown
-	case CodeResponseTooLarge, CodeInternal:
+	case CodeResponseTooLarge, CodeInternal, CodeTransactionEnded:
 		return OutcomeReleased
 	default:
 		return OutcomeInvalid

@@ -84,6 +84,7 @@ var problemKinds = map[Code]problemKind{
 	CodeMismatch:         {http.StatusUnprocessableEntity, "Idempotency key was used for another request", "this key was used for a request with other content; use a new key for a new request"},
 	CodeInternal:         {http.StatusInternalServerError, "Internal error", "the request could not be executed; nothing of it was kept"},
 	CodeResponseTooLarge: {http.StatusInternalServerError, "Answer is too large", ""},
+	CodeTransactionEnded: {http.StatusInternalServerError, "Transaction was ended by its handler", "no answer was stored, but something of the request may have been kept: look before you send it again"},
 	CodeUnavailable:      {http.StatusServiceUnavailable, "Request cannot be executed now", "nothing of the request was kept; send it again with the same key"},
 	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, "Outcome is not known yet", "the request may have been executed; send it again with the same key to learn its outcome"},
 }

@@ -80,7 +80,7 @@ func isKnown(code idempotency.Code) bool {
 	switch code {
 	case idempotency.CodeKeyMissing, idempotency.CodeKeyInvalid, idempotency.CodeBodyInvalid,
 		idempotency.CodeScopeMissing, idempotency.CodeInFlight, idempotency.CodeKeyExpired,
-		idempotency.CodeBodyTooLarge, idempotency.CodeMismatch, idempotency.CodeInternal,
+		idempotency.CodeBodyTooLarge, idempotency.CodeMismatch, idempotency.CodeInternal, idempotency.CodeTransactionEnded,
 		idempotency.CodeResponseTooLarge, idempotency.CodeUnavailable, idempotency.CodeOutcomeUnknown:
 		return true
 	}

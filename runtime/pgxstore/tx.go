@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -16,10 +17,14 @@ import (
 var (
 	errStoreEnds = errors.New("pgxstore: the store commits and rolls back this transaction: return from work instead, with an error to roll back; tx.Begin gives a savepoint that can be undone")
 	errInUse     = errors.New("pgxstore: the transaction is in use: send one statement at a time, and close rows and batch results before the next one and before work returns; nothing is kept")
-	errEnded     = errors.New("pgxstore: work ended the transaction by itself, with COMMIT or ROLLBACK as text: its answer is not stored, and what it committed is not protected against a second run")
 	errReturned  = fmt.Errorf("pgxstore: work has returned: %w", pgx.ErrTxClosed)
 	errUnseen    = errors.New("it was not sent through the transaction itself")
 	errUndone    = errors.New("pgxstore: work called Rollback and returned an answer: nothing is kept; return an error to roll back, or use tx.Begin to undo a part")
+
+	errEnded error = &idempotency.Error{
+		Code: idempotency.CodeTransactionEnded,
+		Err:  errors.New("pgxstore: work ended the transaction by itself, with COMMIT or ROLLBACK as text: its answer is not stored, and what it committed is not protected against a second run"),
+	}
 )
 
 // guard stands between work and its connection. It lets one call at a time

@@ -400,12 +400,12 @@ func TestRefusedBeforeSending(t *testing.T) {
 		return err
 	}
 	for want, err := range map[string]error{
-		"idempotency: charge: idempotency: key_missing: the request has no idempotency key; give its constructor one; nothing was sent":                      call(t.Context(), idempotency.Key[chargeOp]{}, sealed),
-		"idempotency: charge with key k-1: the request has no input; make it with its constructor; nothing was sent":                                         call(t.Context(), k, idempotency.Sealed[input]{}),
-		"idempotency: charge with key k-1: context canceled: shutting down; nothing was sent":                                                                call(canceled, k, sealed),
-		"idempotency: charge with key k-1: context canceled; nothing was sent":                                                                               call(ended, k, sealed),
-		`idempotency: charge with key k-1: the parameter Idempotency-Key is "k-2" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"k-2"}}})),
-		`idempotency: charge with key k-1: the parameter Idempotency-Key is "K-1" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"K-1"}}})),
+		"idempotency: charge: idempotency: key_missing: the request has no idempotency key; give its constructor one; nothing was sent":         call(t.Context(), idempotency.Key[chargeOp]{}, sealed),
+		"idempotency: charge: the request has no input; make it with its constructor; nothing was sent":                                         call(t.Context(), k, idempotency.Sealed[input]{}),
+		"idempotency: charge: context canceled: shutting down; nothing was sent":                                                                call(canceled, k, sealed),
+		"idempotency: charge: context canceled; nothing was sent":                                                                               call(ended, k, sealed),
+		`idempotency: charge: the parameter Idempotency-Key is "k-2" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"k-2"}}})),
+		`idempotency: charge: the parameter Idempotency-Key is "K-1" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"K-1"}}})),
 	} {
 		e := failed(t, err)
 		if err.Error() != want || e.Attempts != 0 || e.OutcomeUnknown || e.Response != nil || len(s.requests) != 0 {
@@ -590,15 +590,15 @@ func (r waitingReader) Read([]byte) (int, error) {
 func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	for want, steps := range map[string][]step{
-		"idempotency: charge with key k-1: the line is broken; 4 attempts were made; it may have been executed: call it again with the same request to learn its outcome":                                                              {broken},
-		"idempotency: charge with key k-1: the server answered 503 Service Unavailable; 4 attempts were made; it may have been executed: call it again with the same request to learn its outcome":                                     {reply(503)},
-		"idempotency: charge with key k-1: the server answered 429 Too Many Requests; 4 attempts were made":                                                                                                                            {reply(429)},
-		"idempotency: charge with key k-1: the server answered 429 Too Many Requests, and asks to wait 1h0m0s, which is more than the client waits":                                                                                    {reply(429, "Retry-After: 3600")},
-		"idempotency: charge with key k-1: the server answered 422 Unprocessable Entity, mismatch: because":                                                                                                                            {refuse(422, idempotency.CodeMismatch)},
-		"idempotency: charge with key k-1: the server answered 412 Precondition Failed, key_expired: because; it may have been executed before, and its record is gone: find out by other means before you use a new key":              {refuse(412, idempotency.CodeKeyExpired)},
-		"idempotency: charge with key k-1: the server answered 201 Created, which broke off after 4 bytes: unexpected EOF; 4 attempts were made; it may have been executed: call it again with the same request to learn its outcome":  {cut(201, "", "half")},
-		"idempotency: charge with key k-1: the server answered 307 Temporary Redirect to http://elsewhere/, which is not followed: key and body would go there":                                                                        {reply(307, "Location: http://elsewhere/")},
-		"idempotency: charge with key k-1: the server answered 302 Found to an unknown place, which is not followed: key and body would go there; it may have been executed: call it again with the same request to learn its outcome": {reply(302)},
+		"idempotency: charge: the line is broken; 4 attempts were made; it may have been executed: call it again with the same request to learn its outcome":                                                              {broken},
+		"idempotency: charge: the server answered 503 Service Unavailable; 4 attempts were made; it may have been executed: call it again with the same request to learn its outcome":                                     {reply(503)},
+		"idempotency: charge: the server answered 429 Too Many Requests; 4 attempts were made":                                                                                                                            {reply(429)},
+		"idempotency: charge: the server answered 429 Too Many Requests, and asks to wait 1h0m0s, which is more than the client waits":                                                                                    {reply(429, "Retry-After: 3600")},
+		"idempotency: charge: the server answered 422 Unprocessable Entity, mismatch: because":                                                                                                                            {refuse(422, idempotency.CodeMismatch)},
+		"idempotency: charge: the server answered 412 Precondition Failed, key_expired: because; it may have been executed before, and its record is gone: find out by other means before you use a new key":              {refuse(412, idempotency.CodeKeyExpired)},
+		"idempotency: charge: the server answered 201 Created, which broke off after 4 bytes: unexpected EOF; 4 attempts were made; it may have been executed: call it again with the same request to learn its outcome":  {cut(201, "", "half")},
+		"idempotency: charge: the server answered 307 Temporary Redirect to http://elsewhere/, which is not followed: key and body would go there":                                                                        {reply(307, "Location: http://elsewhere/")},
+		"idempotency: charge: the server answered 302 Found to an unknown place, which is not followed: key and body would go there; it may have been executed: call it again with the same request to learn its outcome": {reply(302)},
 	} {
 		if _, err := send(t.Context(), newClock(), serve(steps...)); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)

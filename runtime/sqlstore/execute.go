@@ -156,9 +156,8 @@ func (s *Store) run(ctx context.Context, tx *transaction, work idempotency.Work[
 	ctx = context.WithoutCancel(ctx)
 	if _, err := tx.StmtContext(ctx, s.stmts.unmark).ExecContext(ctx); err != nil {
 		return idempotency.Response{}, &idempotency.Error{
-			Code:   idempotency.CodeInternal,
-			Detail: "no answer was stored, but something of the request may have been kept: look before you send it again",
-			Err:    fmt.Errorf("%w: %w", errEnded, err),
+			Code: idempotency.CodeTransactionEnded,
+			Err:  fmt.Errorf("%w: %w", errEnded, err),
 		}
 	}
 	return resp, nil
