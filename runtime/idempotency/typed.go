@@ -159,8 +159,8 @@ func errZeroKey[Op OpType]() error {
 }
 
 // Sealed holds the input of a request together with the promise that a key
-// was given for it: only [Seal] fills it. It does not compare with ==; use
-// Equal. Generated request types use it.
+// was given for it: only [Seal] fills it, and [SealUnprotected]. It does not compare with ==;
+// use Equal. Generated request types use it.
 type Sealed[In any] struct {
 	_ [0]func() // == would compare addresses
 
@@ -169,6 +169,8 @@ type Sealed[In any] struct {
 	// where a verb does not fit pointers, and calls no methods on the unexported
 	// field that this is part of.
 	in **In
+
+	unprotected bool
 }
 
 // Seal wraps the input of a request that is sent under key. The input is
@@ -178,6 +180,17 @@ func Seal[Op OpType, In any](_ Key[Op], in In) Sealed[In] {
 	p := &in
 	return Sealed[In]{in: &p}
 }
+
+// SealUnprotected wraps the input of a request that is meant to be sent
+// without a key, to an operation that allows it. A key that got lost does not
+// make such a request.
+func SealUnprotected[In any](in In) Sealed[In] {
+	p := &in
+	return Sealed[In]{in: &p, unprotected: true}
+}
+
+// Unprotected reports whether [SealUnprotected] made s.
+func (s Sealed[In]) Unprotected() bool { return s.unprotected }
 
 // Value returns the input, and the zero In where [Sealed.IsZero].
 func (s Sealed[In]) Value() In {

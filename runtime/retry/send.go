@@ -33,12 +33,12 @@ type Doer interface {
 // Send sends the request that asks for in under key, and returns the
 // operation's answer. Its errors are of type [*idempotency.CallError]. The
 // zero key is refused before anything is sent, unless the operation can do
-// without: then one attempt is made. It is for generated code.
+// without and the request was made for that: then one attempt is made. It is for generated code.
 func Send[Op idempotency.OpType, In, R any](ctx context.Context, s *Sender, key idempotency.Key[Op], in idempotency.Sealed[In], e Exchange[In, R]) (*R, error) {
 	var op Op
 	c := call{sender: s, op: op.Operation(), key: key.String(), edit: e.Edit, doer: withoutRedirects(e.Doer)}
 	switch {
-	case key.IsZero() && !c.op.Optional:
+	case key.IsZero() && !(c.op.Optional && in.Unprotected()):
 		return nil, c.fail(&idempotency.Error{Code: idempotency.CodeKeyMissing, Detail: "the request has no idempotency key; give its constructor one"})
 	case in.IsZero():
 		return nil, c.fail(errors.New("the request has no input; make it with its constructor"))

@@ -357,20 +357,27 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 	}
 }
 
-// An operation that can do without a key is sent once without one: a repeat
-// would be a second request.
+// An operation that can do without a key is sent once without one, by a request
+// that is meant so: a repeat would be a second request. A key that got lost is
+// refused.
 func TestWithoutKey(t *testing.T) {
 	t.Parallel()
-	call := func(k idempotency.Key[noteOp], s *server) error {
-		_, err := retry.Send(t.Context(), retry.New(newClock().option(), backoff), k, idempotency.Seal(k, input{Body: "body"}), exchange("http://server/notes", s, nil))
+	send := func(k idempotency.Key[noteOp], in idempotency.Sealed[input], s *server) error {
+		_, err := retry.Send(t.Context(), retry.New(newClock().option(), backoff), k, in, exchange("http://server/notes", s, nil))
 		return err
+	}
+	var none idempotency.Key[noteOp]
+	unprotected := idempotency.SealUnprotected(input{Body: "body"})
+	lost := serve(reply(200))
+	if e := failed(t, send(none, idempotency.Seal(none, input{Body: "body"}), lost)); e.Attempts != 0 || len(lost.requests) != 0 {
+		t.Errorf("a key that got lost: %v", e)
 	}
 	for name, step := range map[string]step{
 		"transport error": broken, "answer cut": cut(200), "transient": reply(503),
 		"in flight": refuse(409, idempotency.CodeInFlight), "unavailable": refuse(503, idempotency.CodeUnavailable),
 	} {
 		s := serve(step, reply(200))
-		e := failed(t, call(idempotency.Key[noteOp]{}, s))
+		e := failed(t, send(none, unprotected, s))
 		if len(s.requests) != 1 || s.requests[0] != (seen{"", "body", 4}) || e.Key != "" || e.OutcomeUnknown != (name != "unavailable") {
 			t.Errorf("%s: %+v, %+v", name, s.requests, e)
 		}
@@ -378,7 +385,8 @@ func TestWithoutKey(t *testing.T) {
 			t.Errorf("%s: %v", name, e)
 		}
 		s = serve(step, reply(200))
-		if err := call(idempotency.MustParseKey[noteOp](key), s); err != nil || len(s.requests) != 2 {
+		k := idempotency.MustParseKey[noteOp](key)
+		if err := send(k, idempotency.Seal(k, input{Body: "body"}), s); err != nil || len(s.requests) != 2 {
 			t.Errorf("%s with a key: %v after %d attempts", name, err, len(s.requests))
 		}
 	}
@@ -456,7 +464,7 @@ func TestDeclaredKey(t *testing.T) {
 		return reply(200)(req)
 	})
 	var none idempotency.Key[noteOp]
-	if _, err := retry.Send(t.Context(), retry.New(), none, idempotency.Seal(none, unset), exchange("http://server/notes", plain, nil)); err != nil {
+	if _, err := retry.Send(t.Context(), retry.New(), none, idempotency.SealUnprotected(unset), exchange("http://server/notes", plain, nil)); err != nil {
 		t.Error(err)
 	}
 	quoted, s := idempotency.MustParseKey[chargeOp](`"a,b"`), serve(reply(200))

@@ -603,7 +603,7 @@ func NewAddNoteIdempotentRequest(key AddNoteIdempotencyKey, in AddNoteInput) Add
 // NewAddNoteUnprotectedRequest returns a request without a key: sent twice, it
 // happens twice.
 func NewAddNoteUnprotectedRequest(in AddNoteInput) AddNoteIdempotentRequest {
-	return NewAddNoteIdempotentRequest(AddNoteIdempotencyKey{}, in)
+	return AddNoteIdempotentRequest{in: idempotency.SealUnprotected(in)}
 }
 
 // Input returns what the request asks for.
