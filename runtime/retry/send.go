@@ -38,7 +38,7 @@ func Send[Op idempotency.OpType, In, R any](ctx context.Context, s *Sender, key 
 	var op Op
 	c := call{sender: s, op: op.Operation(), key: key.String(), edit: e.Edit, doer: withoutRedirects(e.Doer)}
 	switch {
-	case key.IsZero() && !(c.op.Optional && in.Unprotected()):
+	case key.IsZero() && (!c.op.Optional || !in.Unprotected()):
 		return nil, c.fail(&idempotency.Error{Code: idempotency.CodeKeyMissing, Detail: "the request has no idempotency key; give its constructor one"})
 	case in.IsZero():
 		return nil, c.fail(errors.New("the request has no input; make it with its constructor"))
