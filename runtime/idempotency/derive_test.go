@@ -318,15 +318,18 @@ func FuzzDerive(f *testing.F) {
 				return true, nil
 			})
 			if err != nil {
-				t.Skip("not a request: ", err)
+				return "" // not a request
 			}
 			return text
 		}
 		if step == "" || other == "" {
-			t.Skip("not a step")
+			return
 		}
 		req := message(scope, operation, key, content)
 		text := derive(req, step)
+		if text == "" {
+			return
+		}
 		if !uuidv8.MatchString(text) {
 			t.Errorf("%q is no UUIDv8", text)
 		}
