@@ -92,7 +92,7 @@ func TestGoldenFamily(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.5", "oapi-codegen-v2.7"} {
+	for _, name := range []string{"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7"} {
 		got, err := os.ReadFile(dir + name + "/behaviour_test.go")
 		if err != nil {
 			t.Fatal(err)
