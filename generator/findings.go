@@ -11,6 +11,14 @@ import (
 // line that says what to do. Its String is "file:line:col: message".
 type Diagnostic = diag.Diagnostic
 
+// Explanation says what all findings of one code have in common: what they
+// mean, and what to do.
+type Explanation = diag.Explanation
+
+// Explain returns the explanation of a code. The error of an unknown one names
+// the nearest.
+func Explain(code string) (Explanation, error) { return diag.Explain(code) }
+
 // Findings are all findings of a run, sorted by position. As an error they say
 // that nothing was generated.
 type Findings []Diagnostic //nolint:errname // a list that can also be an error, as go/scanner.ErrorList

@@ -62,11 +62,11 @@ func (c Change) place() string { return realPath(c.File.Path) }
 
 // Finding says what is wrong with a file that is not fresh.
 func (c Change) Finding() Diagnostic {
-	message := "is not what the document says now; run go generate and commit the file"
+	pos := diag.Pos{File: c.File.Name()}
 	if c.State == Missing {
-		message = "is missing; run go generate and commit the file"
+		return diag.Errorf(pos, "missing", "is missing; run go generate and commit the file")
 	}
-	return diag.Errorf(diag.Pos{File: c.File.Name()}, string(c.State), "%s", message)
+	return diag.Errorf(pos, "stale", "is not what the document says now; run go generate and commit the file")
 }
 
 // ErrNothingGenerated says that a result without files was compared or

@@ -16,11 +16,25 @@ func explainFlags(inv *invocation, flags *flag.FlagSet) {
 	flags.StringVar(&inv.config, "config", "idemgen.yaml", "")
 }
 
-// explain prints the table of all operations.
+// explain prints what a code means or, without one, the table of all
+// operations.
 func explain(_ context.Context, inv *invocation) int {
-	if err := inv.noArguments(); err != nil {
-		return inv.failf("%v", err)
+	switch len(inv.args) {
+	case 0:
+		return explainOperations(inv)
+	case 1:
+		explanation, err := generator.Explain(inv.args[0])
+		if err != nil {
+			return inv.failf("%v", err)
+		}
+		fmt.Fprint(inv.stdout, explanation.Text())
+		return exitDone
+	default:
+		return inv.failf("one code at a time, not %s", strings.Join(inv.args, " "))
 	}
+}
+
+func explainOperations(inv *invocation) int {
 	config, err := loadConfig(inv.config)
 	if err != nil {
 		return inv.fail(err)

@@ -19,6 +19,7 @@ Usage:
     idemgen                   generate, as idemgen.yaml says
     idemgen -check            exit 1 if a generated file is stale (for CI)
     idemgen explain           show every operation, its policy, and why
+    idemgen explain CODE      show what a finding with this code means
     idemgen init              write idemgen.yaml and a go:generate line
     idemgen version           print the version
     idemgen help COMMAND      show the flags of generate, explain or init
@@ -56,10 +57,14 @@ The config, with all its keys; paths are relative to it:
 `
 
 const explainHelp = `Usage: idemgen explain [-config FILE]
+       idemgen explain CODE
 
-Shows all operations of the document. For a marked one, it shows every value of
+Without a code, shows all operations of the document. For a marked one, it shows every value of
 its policy and where it comes from: the marker, the config, the defaults at the
 document's root, the declared header parameter, or the built-in value.
+
+With a code, such as marker-place, says what findings with this code mean and
+what to do. The code stands in brackets behind each finding.
 `
 
 const initHelp = `Usage: idemgen init [-spec FILE] [DIRECTORY]

@@ -19,9 +19,7 @@ var reporters = map[string]func(*outcome){
 
 // text prints for people: findings and errors to standard error.
 func (o *outcome) text() {
-	for _, d := range o.findings {
-		fmt.Fprintln(o.inv.stderr, d)
-	}
+	o.inv.print(o.findings)
 	o.summary()
 }
 

@@ -146,10 +146,17 @@ func (inv *invocation) failf(format string, args ...any) int {
 func (inv *invocation) fail(err error) int {
 	var findings generator.Findings
 	if errors.As(err, &findings) {
-		fmt.Fprintln(inv.stderr, findings)
+		inv.print(findings)
 		return exitCode(findings)
 	}
 	return inv.failf("%v", err)
+}
+
+// print shows findings with their codes, which idemgen explain takes.
+func (inv *invocation) print(findings generator.Findings) {
+	for _, d := range findings {
+		fmt.Fprintf(inv.stderr, "%s [%s]\n", d, d.Code)
+	}
 }
 
 // exitCode tells a file that cannot be read from one that is wrong.

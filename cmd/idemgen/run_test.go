@@ -110,7 +110,11 @@ func TestUsage(t *testing.T) {
 		{[]string{"chekc"}, exitUsage, "", `no command "chekc"`},
 		{[]string{"-chekc"}, exitUsage, "", "run idemgen help generate"},
 		{[]string{"generate", "openapi.yaml"}, exitUsage, "", `unexpected argument "openapi.yaml"`},
-		{[]string{"explain", "x"}, exitUsage, "", `unexpected argument "x"`},
+		{[]string{"explain", "wrong-type"}, exitDone, "wrong-type\n\nA value of another type", ""},
+		{[]string{"explain", "-config", "testdata/none.yaml", "wrong-type"}, exitDone, "wrong-type\n", ""},
+		{[]string{"explain", "wrong-tpye"}, exitUsage, "", `no code "wrong-tpye"; did you mean wrong-type?`},
+		{[]string{"explain", "openapi.yaml"}, exitUsage, "", `no code "openapi.yaml"; known are body-lost, `},
+		{[]string{"explain", "stale", "missing"}, exitUsage, "", "one code at a time, not stale missing"},
 		{[]string{"-format", "xml"}, exitUsage, "", "text, json or github"},
 		{[]string{"-config", "testdata/none.yaml"}, exitUsage, "", "there is no config testdata/none.yaml; run idemgen init"},
 		{[]string{"explain", "-config", "testdata/none.yaml"}, exitUsage, "", "there is no config"},
@@ -330,6 +334,13 @@ func TestFormats(t *testing.T) {
 	t.Parallel()
 	dir := project(t)
 	write(t, dir, "openapi.yaml", strings.Replace(document, "48h", "48", 1))
+
+	for _, args := range [][]string{{"generate"}, {"explain"}} {
+		_, stderr, code := idemgen(append(args, "-config", configOf(dir))...)
+		if code != exitFindings || !strings.Contains(stderr, "openapi.yaml:7:33: retention must be") || !strings.HasSuffix(stderr, "not a number [wrong-type]\n") {
+			t.Errorf("%v: exit %d: %s", args, code, stderr)
+		}
+	}
 
 	stdout, stderr, code := idemgen("-format", "json", "-config", configOf(dir))
 	var got struct {

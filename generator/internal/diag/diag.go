@@ -34,7 +34,7 @@ func (p Pos) String() string {
 // Diagnostic is one finding.
 type Diagnostic struct {
 	Pos
-	// Code names the kind of finding, such as "marker-unknown-key". It stays
+	// Code names the kind of finding, such as "marker-place". It stays
 	// the same when the message is reworded.
 	Code string
 	// Message is one line: what is wrong and what to do.

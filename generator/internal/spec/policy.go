@@ -210,7 +210,7 @@ func (l *loader) adoptHeader(p *declared, d *marker) {
 
 // unchecked warns of a limit that no generated code enforces.
 func (l *loader) unchecked(limit tree.Value, name string) {
-	l.warnf(limit.Pos(), "key-"+name, "this %s of the key's header is not checked by the generated code; write key: {format: uuid} in the marker, or check it in a middleware", name)
+	l.warnf(limit.Pos(), "key-unchecked", "this %s of the key's header is not checked by the generated code; write key: {format: uuid} in the marker, or check it in a middleware", name)
 }
 
 // isStringSchema reports findings for a schema that does not take strings
