@@ -131,7 +131,7 @@ func (c Config) leftovers() diag.List {
 		}
 		if src, err := os.ReadFile(path); err == nil && templates.Written(src) {
 			findings = append(findings, diag.Errorf(diag.Pos{File: diag.FileName(path)}, "leftover",
-				"was written by idemgen for another config or output name, and a package holds one such file; delete this one if it is left over"))
+				"was written by idemgen for another config or output name, and a package holds one such file, since two outputs of oapi-codegen declare the same names; delete it if it is left over, or give each document a package of its own"))
 		}
 	}
 	return findings

@@ -3,6 +3,7 @@ package generator_test
 import (
 	"bytes"
 	"errors"
+	"go/build"
 	"maps"
 	"os"
 	"path/filepath"
@@ -128,6 +129,36 @@ func TestDeterministic(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// The generated file is compiled when the code is that it belongs to.
+func TestBuildTag(t *testing.T) {
+	t.Parallel()
+	dir := project(t, nil)
+	api := generated(t, dir).Files[0]
+	tagged := bytes.Replace(api.Content, []byte("//go:build go1.22\n"), []byte("//go:build go1.22 && payments\n"), 1)
+	if err := os.WriteFile(api.Path, tagged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "idemgen.yaml"), []byte("spec: openapi.yaml\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := generated(t, dir).Write(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"api.gen.go", "idempotent.gen.go"} {
+		for _, tags := range [][]string{nil, {"payments"}} {
+			system := build.Default
+			system.BuildTags = tags
+			if matches, err := system.MatchFile(dir, name); err != nil || matches != (tags != nil) {
+				t.Errorf("%s with tags %v: compiled %t, %v", name, tags, matches, err)
+			}
+		}
+	}
+	// What it says of itself still counts.
+	if changes, err := generated(t, dir).Check(); err != nil || changes[0].State != generator.Fresh {
+		t.Errorf("%+v, %v", changes, err)
+	}
 }
 
 // The output of the built-in oapi-codegen names the version that go.mod

@@ -40,7 +40,12 @@ type Package struct {
 	// FillsOptions says that NewStrictHandlerWithOptions has defaults for the
 	// error handlers that are left nil. oapi-codegen's did not before v2.8.
 	FillsOptions bool
-	Pos          diag.Pos // of StrictServerInterface, or of the client's interface
+	// Patterns are what a std-http server registers; none for other servers.
+	Patterns []Pattern
+	// Constraint is the build constraint that the output of oapi-codegen has,
+	// or "".
+	Constraint string
+	Pos        diag.Pos // of StrictServerInterface, or of the client's interface
 }
 
 // Operation is an operation under the name that its methods have. What is of
@@ -150,6 +155,7 @@ func (l *loader) load(overlay map[string][]byte) *Package {
 		l.strictServer(pkg)
 	}
 	l.join(pkg)
+	pkg.Constraint = l.constraint()
 	return pkg
 }
 
@@ -265,6 +271,7 @@ func (l *loader) declare(pkg *Package, f *file, d ast.Decl) {
 		for _, s := range d.Specs {
 			switch s := s.(type) {
 			case *ast.TypeSpec:
+				l.refuseSecond(s, f)
 				pkg.Scope[s.Name.Name] = l.pos(s.Name)
 				l.types[s.Name.Name] = declaration{s, f}
 				if of, ok := s.Type.(*ast.Ident); ok && !s.Assign.IsValid() {
@@ -275,6 +282,18 @@ func (l *loader) declare(pkg *Package, f *file, d ast.Decl) {
 					pkg.Scope[n.Name] = l.pos(n)
 				}
 			}
+		}
+	}
+}
+
+// refuseSecond refuses a second server or client, whose operations would take
+// the place of the first one's.
+func (l *loader) refuseSecond(s *ast.TypeSpec, f *file) {
+	switch s.Name.Name {
+	case serverInterface, strictInterface, clientInterface:
+		if first, ok := l.types[s.Name.Name]; ok {
+			l.errorf(l.pos(s.Name), "go-two-outputs", "%s is already declared at %s: a package holds what oapi-codegen generates from one document; give each document a package of its own, or delete the file that is left over (%s or %s)",
+				s.Name.Name, l.pos(first.spec.Name), first.file.name, f.name)
 		}
 	}
 }
@@ -334,6 +353,7 @@ func (l *loader) strictServer(pkg *Package) {
 		}
 	}
 	pkg.FillsOptions = l.fillsOptions()
+	pkg.Patterns = l.patterns()
 
 	raw := make(map[string]method, len(server.methods))
 	for _, m := range server.methods {

@@ -16,8 +16,10 @@ import (
 // File is the model of the generated file.
 type File struct {
 	Package string
-	Source  string   // base name of the document
-	Imports []string // specs; an empty one stands between the standard library's and others
+	Source  string // base name of the document
+	// Constraint is the file's build constraint, or "".
+	Constraint string
+	Imports    []string // specs; an empty one stands between the standard library's and others
 	// Operations are the marked ones and Methods all, both in the order of
 	// StrictServerInterface, or of the client's interface without one.
 	Operations []*Operation
@@ -92,8 +94,9 @@ func (p *planner) errorf(pos diag.Pos, code, format string, args ...any) {
 }
 
 func (p *planner) plan() *File {
-	f := &File{Package: p.pkg.Name, Source: p.doc.Name, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer}
+	f := &File{Package: p.pkg.Name, Source: p.doc.Name, Constraint: p.pkg.Constraint, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer}
 	marked := p.match()
+	p.checkPatterns(marked)
 	p.reserve()
 
 	for i := range p.pkg.Operations {
