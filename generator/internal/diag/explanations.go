@@ -123,6 +123,14 @@ oapi-codegen: oapi-codegen.yaml`,
 		Remedy:  "Mend the file; generate it again if a generator wrote it.",
 	},
 	{
+		Code:    "go-two-outputs",
+		Title:   "A package holds two outputs of oapi-codegen.",
+		Meaning: "Servers and clients of two documents declare the same names, so that the package does not compile, and the operations of one would hide the other's.",
+		Wrong:   `package: .  # with orders.gen.go and billing.gen.go in it`,
+		Right:   `package: orders`,
+		Remedy:  "Give each document a directory, a package and an idemgen config of its own, or delete the file that is left over from an earlier output name.",
+	},
+	{
 		Code:    "init",
 		Title:   "idemgen init cannot go on by itself.",
 		Meaning: "init overwrites nothing and does not guess: it needs a directory, one OpenAPI document, and free names for the files it writes.",
@@ -300,6 +308,24 @@ put: {operationId: replace}`,
   - target: $.paths['/payments'].post
     update: {x-idempotent: true}`,
 		Remedy: "Correct the action at the position. An overlay begins with overlay: 1.0.0 and has info and actions.",
+	},
+	{
+		Code:    "pattern-prefix",
+		Title:   "A marked operation would take the requests of other paths.",
+		Meaning: "net/http's ServeMux takes a pattern that ends with a slash for every path that begins so. Code of oapi-codegen before v2.8 registers paths that end with a slash in this form; v2.5 to v2.7 write the root alone as /{$}.",
+		Wrong: `/payments/:  # with oapi-codegen v2.7
+  post: {x-idempotent: true}`,
+		Right: `/payments:
+  post: {x-idempotent: true}`,
+		Remedy: "Generate the server with oapi-codegen v2.8, as chi-server or as gorilla-server, or take the slash off the path.",
+	},
+	{
+		Code:    "pattern-refused",
+		Title:   "net/http's ServeMux panics on a pattern of the server.",
+		Meaning: "A wildcard must be a whole segment with a Go identifier as its name, and of two patterns that match one path, one must be more specific. The panic comes when the server registers its routes. The warning does not stop the run, since another router may be passed as BaseRouter.",
+		Wrong:   `/payments/{id}:cancel:`,
+		Right:   `/payments/{id}/cancel:`,
+		Remedy:  "Choose chi-server or gorilla-server in oapi-codegen's config, or change the path.",
 	},
 	{
 		Code:    "ref-invalid",
