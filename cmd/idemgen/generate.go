@@ -27,7 +27,7 @@ func generate(ctx context.Context, inv *invocation) int {
 	}
 	report, ok := reporters[inv.format]
 	if !ok {
-		return inv.failf("-format must be text, json or github, not %q", inv.format)
+		return inv.failf("-format must be text, json, github or sarif, not %q", inv.format)
 	}
 	out := &outcome{inv: inv}
 	code := out.generate(ctx)

@@ -40,7 +40,8 @@ generator are ever replaced.
     -n              write nothing; say what would be written
     -v              also say what became of each file
     -q              print nothing but findings
-    -format FORMAT  of findings: text, json, or github (annotations of a workflow)
+    -format FORMAT  of findings: text, json, github (annotations of a workflow),
+                    or sarif (a SARIF 2.1.0 log for code scanning)
 
 Exit codes: 0 done or fresh, 1 stale or findings, 2 wrong usage or I/O error.
 

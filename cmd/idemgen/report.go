@@ -15,6 +15,7 @@ var reporters = map[string]func(*outcome){
 	"text":   (*outcome).text,
 	"json":   (*outcome).json,
 	"github": (*outcome).github,
+	"sarif":  (*outcome).sarif,
 }
 
 // text prints for people: findings and errors to standard error.
@@ -95,6 +96,10 @@ func (o *outcome) json() {
 	if o.err != nil {
 		document.Error = o.err.Error()
 	}
+	o.encode(document)
+}
+
+func (o *outcome) encode(document any) {
 	enc := json.NewEncoder(o.inv.stdout)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")

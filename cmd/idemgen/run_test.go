@@ -115,7 +115,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"explain", "wrong-tpye"}, exitUsage, "", `no code "wrong-tpye"; did you mean wrong-type?`},
 		{[]string{"explain", "openapi.yaml"}, exitUsage, "", `no code "openapi.yaml"; known are body-lost, `},
 		{[]string{"explain", "stale", "missing"}, exitUsage, "", "one code at a time, not stale missing"},
-		{[]string{"-format", "xml"}, exitUsage, "", "text, json or github"},
+		{[]string{"-format", "xml"}, exitUsage, "", "text, json, github or sarif"},
 		{[]string{"-config", "testdata/none.yaml"}, exitUsage, "", "there is no config testdata/none.yaml; run idemgen init"},
 		{[]string{"explain", "-config", "testdata/none.yaml"}, exitUsage, "", "there is no config"},
 		{[]string{"init", "a", "b"}, exitUsage, "", "one directory"},
@@ -282,7 +282,7 @@ func TestExitCodes(t *testing.T) {
 			} else {
 				write(t, dir, test.file, test.content)
 			}
-			for _, format := range []string{"text", "json", "github"} {
+			for _, format := range []string{"text", "json", "github", "sarif"} {
 				if stdout, stderr, code := idemgen("-format", format, "-config", configOf(dir)); code != test.code {
 					t.Errorf("-format %s: exit %d, want %d\n%s%s", format, code, test.code, stdout, stderr)
 				}
