@@ -2,10 +2,13 @@ package generator_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/idemgen/idemgen/generator"
@@ -34,12 +37,10 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, w := range result.Warnings {
-				t.Errorf("warning: %v", w)
-			}
 			if *update {
 				record(t, config, result)
 			}
+			sameWarnings(t, config, result)
 			changes, err := result.Check()
 			if err != nil {
 				t.Fatal(err)
@@ -50,6 +51,24 @@ func TestGolden(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// sameWarnings compares the warnings with those of warnings.txt in the case's
+// directory. Most cases have none.
+func sameWarnings(t *testing.T, config generator.Config, result generator.Result) {
+	t.Helper()
+	dir := filepath.Dir(config.File)
+	var got string
+	for _, w := range result.Warnings {
+		got += strings.ReplaceAll(w.String(), filepath.ToSlash(dir)+"/", "") + "\n"
+	}
+	want, err := os.ReadFile(filepath.Join(dir, "warnings.txt"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("warnings:\n%swant those of warnings.txt:\n%s", got, want)
 	}
 }
 

@@ -94,7 +94,7 @@ func (i *imports) uses(f *File) {
 		i.add("slices")
 	}
 	for _, op := range f.Operations {
-		if op.DefaultsMediaType() {
+		if f.Client != nil && op.DefaultsMediaType() {
 			i.add("cmp")
 		}
 		if op.Streams() {
