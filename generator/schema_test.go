@@ -5,10 +5,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"gopkg.in/yaml.v3"
 
 	"github.com/idemgen/idemgen/generator"
 )
@@ -56,6 +60,275 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		want := slices.DeleteFunc(slices.Sorted(maps.Keys(test.want)), func(s string) bool { return s == "in" || s == "mode" })
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: the reader knows %v, the schema %v", what, got, want)
+		}
+	}
+}
+
+// Both schemas describe a marker, each for itself, since an editor loads one.
+func TestSchemasAgreeOnMarkers(t *testing.T) {
+	t.Parallel()
+	config, markers := definitions(t, "idemgen.schema.json"), definitions(t, "x-idempotent.schema.json")
+	for _, name := range []string{"marker", "duration", "places"} {
+		if config[name] == nil || !reflect.DeepEqual(config[name], markers[name]) {
+			t.Errorf("the two schemas differ in definitions/%s", name)
+		}
+	}
+}
+
+func definitions(t *testing.T, path string) map[string]any {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct{ Definitions map[string]any }
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	return schema.Definitions
+}
+
+// valid reports whether the YAML is valid by the schema in the file at path.
+func valid(t *testing.T, path, text string) bool {
+	t.Helper()
+	schema, err := jsonschema.NewCompiler().Compile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document any
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return schema.Validate(document) == nil
+}
+
+// marked is a document with these defaults and this marker, where not "".
+func marked(defaults, marker string) string {
+	document := `openapi: 3.0.3
+info: {title: Payments, version: "1"}
+paths:
+  /payments:
+    post:
+      operationId: createPayment
+      parameters:
+        - {name: X-Trace, in: header, schema: {type: string}}
+        - {name: page, in: query, schema: {type: string}}
+      requestBody:
+        content:
+          application/json: {schema: {type: object, properties: {sent_at: {type: string}, "a/b~c": {type: string}}}}
+      responses: {"201": {description: done}}
+`
+	if marker != "" {
+		document += "      x-idempotent: " + marker + "\n"
+	}
+	if defaults != "" {
+		document += "x-idempotent-defaults: " + defaults + "\n"
+	}
+	return document
+}
+
+// The schemas and the reader agree on which markers are right, in the document
+// and in the config, and which defaults. The reader alone knows bounds that no
+// schema can express; what the schema refuses, it always refuses.
+func TestSchemasAgreeWithTheReader(t *testing.T) {
+	t.Parallel()
+	const (
+		right = iota
+		wrong
+		wrongToTheReader // and right by the schema
+	)
+	type verdicts struct{ marker, defaults int }
+	both := func(v int) verdicts { return verdicts{v, v} }
+	for marker, want := range map[string]verdicts{
+		"true":          {right, wrong},
+		"false":         {right, wrong},
+		"{}":            both(right),
+		"null":          both(wrong),
+		`"true"`:        both(wrong),
+		"yes please":    both(wrong),
+		"1":             both(wrong),
+		"[]":            both(wrong),
+		"{unheard: 1}":  both(wrong),
+		"{x-note: 1}":   both(wrong),
+		"{Required: 1}": both(wrong),
+
+		"{required: true}":   both(right),
+		"{required: false}":  both(right),
+		`{required: "true"}`: both(wrong),
+		"{required: null}":   both(wrong),
+
+		"{key: {}}":                                  both(right),
+		"{key: true}":                                both(wrong),
+		"{key: {unheard: 1}}":                        both(wrong),
+		"{key: {in: header}}":                        both(right),
+		"{key: {in: query}}":                         both(wrong),
+		"{key: {name: X-Request-Id}}":                both(right),
+		"{key: {name: 5}}":                           both(wrong),
+		`{key: {name: ""}}`:                          both(wrong),
+		`{key: {name: "X Y"}}`:                       both(wrong),
+		`{key: {name: "Schlüssel"}}`:                 both(wrong),
+		"{key: {name: authorization}}":               both(wrongToTheReader),
+		"{key: {format: opaque}}":                    both(right),
+		"{key: {format: uuid}}":                      both(right),
+		"{key: {format: uuidv7}}":                    both(right),
+		"{key: {format: UUID}}":                      both(wrong),
+		"{key: {maxLength: 1}}":                      both(right),
+		"{key: {maxLength: 255}}":                    both(right),
+		"{key: {maxLength: 0}}":                      both(wrong),
+		"{key: {maxLength: 256}}":                    both(wrong),
+		"{key: {maxLength: 1.5}}":                    both(wrong),
+		`{key: {maxLength: "9"}}`:                    both(wrong),
+		"{key: {maxLength: 10.0}}":                   both(wrongToTheReader), // one number to JSON Schema
+		"{key: {format: uuid, maxLength: 35}}":       both(wrongToTheReader),
+		"{key: {in: header, name: K, format: uuid}}": both(right),
+
+		"{retention: 24h}":        both(right),
+		"{retention: 1h30m}":      both(right),
+		"{retention: 1.5h}":       both(right),
+		"{retention: 1.h}":        both(right),
+		"{retention: .5h}":        both(right),
+		"{retention: +90m}":       both(right),
+		"{retention: 90000ms}":    both(right),
+		"{retention: 70000000µs}": both(right),
+		"{retention: 70000000μs}": both(right),
+		"{retention: 100000h}":    both(wrongToTheReader),
+		"{retention: 24}":         both(wrong),
+		"{retention: 0s}":         both(wrong),
+		"{retention: 0}":          both(wrong),
+		`{retention: "0"}`:        both(wrong),
+		"{retention: -1h}":        both(wrong),
+		"{retention: 1d}":         both(wrong),
+		"{retention: h}":          both(wrong),
+		"{retention: .h}":         both(wrong),
+		`{retention: ""}`:         both(wrong),
+		`{retention: "24h "}`:     both(wrong),
+		"{retention: 1 h}":        both(wrong),
+		"{retention: null}":       both(wrong),
+
+		"{fingerprint: canonical}":                               both(right),
+		"{fingerprint: raw}":                                     both(right),
+		"{fingerprint: Raw}":                                     both(wrong),
+		"{fingerprint: true}":                                    both(wrong),
+		"{fingerprint: {}}":                                      both(wrong),
+		"{fingerprint: {exclude: []}}":                           both(wrong),
+		"{fingerprint: {exclude: /sent_at}}":                     both(wrong),
+		"{fingerprint: {exclude: [/sent_at]}}":                   both(right),
+		"{fingerprint: {include: [/sent_at]}}":                   both(right),
+		"{fingerprint: {exclude: [/sent_at], include: [/a~1b]}}": both(wrong),
+		"{fingerprint: {exclude: [/sent_at, /sent_at]}}":         both(wrong),
+		"{fingerprint: {exclude: [sent_at]}}":                    both(wrong),
+		"{fingerprint: {exclude: [5]}}":                          both(wrong),
+		"{fingerprint: {exclude: [/a~1b~0c]}}":                   both(right),
+		"{fingerprint: {exclude: [/a~2]}}":                       both(wrong),
+		"{fingerprint: {exclude: [/a~]}}":                        both(wrong),
+		"{fingerprint: {exclude: [/elsewhere]}}":                 both(wrongToTheReader),
+		`{fingerprint: {exclude: ["header:X-Trace"]}}`:           both(right),
+		`{fingerprint: {exclude: ["header:"]}}`:                  both(wrong),
+		`{fingerprint: {exclude: ["header:X Y"]}}`:               both(wrong),
+		`{fingerprint: {exclude: ["query:page"]}}`:               both(right),
+		`{fingerprint: {exclude: ["query:"]}}`:                   both(wrong),
+		`{fingerprint: {exclude: ["cookie:c"]}}`:                 both(wrong),
+		"{fingerprint: {unheard: [/sent_at]}}":                   both(wrong),
+
+		"{inFlight: reject}":                     both(right),
+		"{inFlight: wait}":                       both(wrong),
+		"{inFlight: 5s}":                         both(wrong),
+		"{inFlight: {}}":                         both(wrong),
+		"{inFlight: {waitUpTo: 5s}}":             both(right),
+		"{inFlight: {waitUpTo: 0s}}":             both(wrong),
+		"{inFlight: {waitUpTo: 61s}}":            both(wrongToTheReader),
+		"{inFlight: {waitUpTo: 5s, unheard: 1}}": both(wrong),
+
+		"{mode: transaction}": both(right),
+		"{mode: queue}":       both(wrong),
+
+		"{release: []}":          both(right),
+		"{release: [400, 599]}":  both(right),
+		"{release: [4XX, 5XX]}":  both(right),
+		"{release: [429, 429]}":  both(wrong),
+		"{release: [399]}":       both(wrong),
+		"{release: [600]}":       both(wrong),
+		`{release: ["429"]}`:     both(wrong),
+		"{release: [2XX]}":       both(wrong),
+		"{release: [5xx]}":       both(wrong),
+		"{release: 429}":         both(wrong),
+		"{release: {429: true}}": both(wrong),
+		"{release: [null]}":      both(wrong),
+
+		"{name: CreatePaymentCall}": {right, wrong},
+		"{name: Überweisung}":       both(wrong), // the first letter is ASCII
+		"{name: Zahlungsträger_2}":  {right, wrong},
+		"{name: createPayment}":     both(wrong),
+		`{name: ""}`:                both(wrong),
+		"{name: Create-Payment}":    both(wrong),
+		"{name: 5}":                 both(wrong),
+	} {
+		t.Run(marker, func(t *testing.T) {
+			t.Parallel()
+			inConfig := "spec: openapi.yaml\noperations: {createPayment: " + marker + "}\n"
+			for what, test := range map[string]struct {
+				document, config string
+				valid            bool
+				want             int
+			}{
+				"marker": {
+					document: marked("", marker), config: "spec: openapi.yaml\n",
+					valid: valid(t, "x-idempotent.schema.json", marked("", marker)), want: want.marker,
+				},
+				"defaults": {
+					document: marked(marker, "true"), config: "spec: openapi.yaml\n",
+					valid: valid(t, "x-idempotent.schema.json", marked(marker, "true")), want: want.defaults,
+				},
+				"config": {
+					document: marked("", ""), config: inConfig,
+					valid: valid(t, "idemgen.schema.json", inConfig), want: want.marker,
+				},
+			} {
+				if test.valid != (test.want != wrong) {
+					t.Errorf("%s: valid by the schema: %t", what, test.valid)
+				}
+				dir := project(t, map[string]string{"openapi.yaml": test.document, "idemgen.yaml": test.config})
+				config, err := generator.LoadConfig(filepath.Join(dir, "idemgen.yaml"))
+				if err == nil {
+					_, err = generator.Operations(config)
+				}
+				if (err == nil) != (test.want == right) {
+					t.Errorf("%s: the reader says %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+// The schema for documents looks at markers and at nothing else.
+func TestSchemaOfDocuments(t *testing.T) {
+	t.Parallel()
+	documents, err := filepath.Glob("../testdata/golden/*/openapi.yaml")
+	if err != nil || len(documents) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	for _, path := range documents {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !valid(t, "x-idempotent.schema.json", string(text)) {
+			t.Errorf("%s is not valid", path)
+		}
+	}
+	for text, want := range map[string]bool{
+		"{}": true,
+		"{openapi: 3.1.0, info: {x-idempotent: 5}, webhooks: {w: {post: {x-any: 1}}}}":                    true,
+		"paths: {/p: {$ref: other.yaml, summary: p, x-any: 1}}":                                           true,
+		"paths: {/p: {put: {x-idempotent: {}}, patch: {x-idempotent: true}, delete: {x-idempotent: {}}}}": true,
+		"paths: {/p: {get: {x-idempotent: false}}}":                                                       true,
+		"paths: {/p: {get: {x-idempotent: true}}}":                                                        false,
+		"paths: {/p: {head: {x-idempotent: {}}}}":                                                         false,
+		"paths: {/p: {delete: {x-idempotent: 1}}}":                                                        false,
+		"components: {pathItems: {p: {post: {x-idempotent: {unheard: 1}}}}}":                              false,
+	} {
+		if got := valid(t, "x-idempotent.schema.json", text); got != want {
+			t.Errorf("valid: %t, want %t: %s", got, want, text)
 		}
 	}
 }
