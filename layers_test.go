@@ -58,6 +58,7 @@ var layers = map[string]layer{
 	},
 	"generator/internal/bench": {thirdParty: []string{"github.com/getkin/kin-openapi/openapi3"}},
 	"generator/internal/diag":  {},
+	"generator/internal/drift": {own: []string{"generator/internal/diag", "generator/internal/spec"}},
 	"generator/internal/tree": {
 		own:        []string{"generator/internal/diag"},
 		thirdParty: []string{"gopkg.in/yaml.v3", "github.com/speakeasy-api/openapi/overlay"},

@@ -51,12 +51,7 @@ func Generate(ctx context.Context, c Config) (Result, error) {
 	if findings.HasErrors() {
 		return Result{}, asError(findings)
 	}
-	result := Result{Operations: len(doc.Operations)}
-	for i := range doc.Operations {
-		if doc.Operations[i].Policy != nil {
-			result.Protected++
-		}
-	}
+	result := resultOf(doc)
 	if result.Protected == 0 {
 		findings = append(findings, diag.Errorf(doc.Pos, "nothing-marked",
 			"no operation is marked; write %s: true on one, or name it under operations in %s", c.Marker, diag.FileName(c.File)))
@@ -95,8 +90,23 @@ func Generate(ctx context.Context, c Config) (Result, error) {
 		return Result{}, err
 	}
 	result.Files = append(result.Files, File{Path: c.Output, Content: content, ours: templates.Written})
+	result.methods = make(map[string]string, len(planned.Operations))
+	for _, op := range planned.Operations {
+		result.methods[op.ID()] = op.Method()
+	}
 	result.Warnings = Findings(findings.Sorted())
 	return result, nil
+}
+
+// resultOf is a result without files.
+func resultOf(doc *spec.Document) Result {
+	result := Result{Operations: len(doc.Operations), document: doc.Operations}
+	for i := range doc.Operations {
+		if doc.Operations[i].Policy != nil {
+			result.Protected++
+		}
+	}
+	return result
 }
 
 // refuseForeignOutput returns a finding if there is an output file that idemgen

@@ -22,6 +22,9 @@ type Result struct {
 	Operations, Protected int
 	// Warnings are findings that did not stop the run.
 	Warnings Findings
+
+	document []Operation
+	methods  map[string]string // the Go names of marked operations by their IDs
 }
 
 // File is a generated file.

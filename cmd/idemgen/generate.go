@@ -14,6 +14,7 @@ import (
 func generateFlags(inv *invocation, flags *flag.FlagSet) {
 	flags.StringVar(&inv.config, "config", "idemgen.yaml", "")
 	flags.BoolVar(&inv.check, "check", false, "")
+	flags.StringVar(&inv.against, "against", "", "")
 	flags.BoolVar(&inv.dryRun, "n", false, "")
 	flags.BoolVar(&inv.verbose, "v", false, "")
 	flags.BoolVar(&inv.quiet, "q", false, "")
@@ -28,6 +29,9 @@ func generate(ctx context.Context, inv *invocation) int {
 	report, ok := reporters[inv.format]
 	if !ok {
 		return inv.failf("-format must be text, json, github or sarif, not %q", inv.format)
+	}
+	if inv.against != "" && !inv.check {
+		return inv.failf("-against compares and writes nothing; write -check -against %s", inv.against)
 	}
 	out := &outcome{inv: inv}
 	code := out.generate(ctx)
@@ -49,6 +53,9 @@ func (o *outcome) generate(ctx context.Context) int {
 	config, err := loadConfig(o.inv.config)
 	if err != nil {
 		return o.fail(err)
+	}
+	if o.inv.against != "" {
+		return o.compare(config)
 	}
 	writes := !o.inv.check && !o.inv.dryRun
 	if len(config.Command) > 0 {
@@ -77,13 +84,23 @@ func (o *outcome) generate(ctx context.Context) int {
 	if o.inv.check {
 		for _, c := range o.changes {
 			if c.State != generator.Fresh {
-				o.findings = append(o.findings, c.Finding())
+				o.findings = append(append(o.findings, c.Drift(o.result)...), c.Finding())
 			}
 		}
-		if len(o.findings) > len(o.result.Warnings) {
+		if o.failed() {
 			return exitFindings
 		}
 	}
+	return exitDone
+}
+
+// compare compares the document with an older one.
+func (o *outcome) compare(config generator.Config) int {
+	var err error
+	if o.result, err = generator.Compare(config, o.inv.against); err != nil {
+		return o.fail(err)
+	}
+	o.findings = o.result.Warnings
 	return exitDone
 }
 

@@ -18,6 +18,9 @@ Usage:
 
     idemgen                   generate, as idemgen.yaml says
     idemgen -check            exit 1 if a generated file is stale (for CI)
+    idemgen -check -against OLD
+                              exit 1 if clients or live keys notice what has
+                              changed since an older document
     idemgen explain           show every operation, its policy, and why
     idemgen explain CODE      show what a finding with this code means
     idemgen init              write idemgen.yaml and a go:generate line
@@ -36,7 +39,11 @@ touched. Files that are up to date are not touched, and only files written by a
 generator are ever replaced.
 
     -config FILE    the config (default idemgen.yaml)
-    -check          write nothing; exit 1 and print a diff if a file is not fresh
+    -check          write nothing; exit 1 and print a diff if a file is not fresh,
+                    and say what of it clients and live keys notice
+    -against FILE   with -check: compare with an older document, or the document
+                    of an older config, and with no generated code; exit 1 if a
+                    client or a live key notices a change
     -n              write nothing; say what would be written
     -v              also say what became of each file
     -q              print nothing but findings

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/idemgen/idemgen/generator"
@@ -34,7 +35,11 @@ func (o *outcome) summary() {
 			fmt.Fprint(o.inv.stdout, c.Diff)
 		}
 	}
-	if o.inv.quiet || len(o.changes) == 0 || o.failed() {
+	if o.inv.quiet || o.failed() {
+		return
+	}
+	if o.inv.against != "" {
+		fmt.Fprintf(o.inv.stdout, "no client and no live key notices what has changed since %s\n", o.inv.against)
 		return
 	}
 	for _, note := range o.notes {
@@ -49,8 +54,10 @@ func (o *outcome) summary() {
 	fmt.Fprintf(o.inv.stdout, "%s: %d of %d operations protected\n", last.File.Name(), o.result.Protected, o.result.Operations)
 }
 
-// failed reports whether an error has stopped the run.
-func (o *outcome) failed() bool { return o.err != nil || len(o.findings) > len(o.result.Warnings) }
+// failed reports whether there is an error.
+func (o *outcome) failed() bool {
+	return o.err != nil || slices.ContainsFunc(o.findings, func(d generator.Diagnostic) bool { return !d.Warning })
+}
 
 // fate says what became of a file.
 func (o *outcome) fate(c generator.Change) string {

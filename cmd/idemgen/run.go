@@ -26,6 +26,7 @@ const (
 type invocation struct {
 	config  string
 	check   bool
+	against string
 	dryRun  bool
 	verbose bool
 	quiet   bool

@@ -171,8 +171,11 @@ func TestGenerateAndCheck(t *testing.T) {
 
 	write(t, dir, "openapi.yaml", strings.Replace(document, "retention: 48h", "retention: 47h", 1))
 	stdout, stderr = step(exitFindings, "-check")
-	if !strings.Contains(stderr, "idempotent.gen.go: is not what the document says now") || strings.Count(stderr, "\n") != 1 {
+	if !strings.Contains(stderr, "idempotent.gen.go: is not what the document says now") || strings.Count(stderr, "\n") != 2 {
 		t.Errorf("check of a stale file: %s", stderr)
+	}
+	if !strings.Contains(stderr, "answers of createPayment are kept for 47h now, and were for 48h") {
+		t.Errorf("the change is not named: %s", stderr)
 	}
 	if !strings.Contains(stdout, "\n-") || !strings.Contains(stdout, "\n+") {
 		t.Errorf("no diff: %s", stdout)

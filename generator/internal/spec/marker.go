@@ -47,7 +47,6 @@ const (
 	maxRetention = 10 * 365 * 24 * time.Hour
 	maxWait      = 60 * time.Second
 	maxKeyLength = 255
-	uuidLength   = 36
 	// shortRetention is less than the time in which clients still retry.
 	shortRetention = time.Minute
 )

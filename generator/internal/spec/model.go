@@ -159,6 +159,9 @@ const (
 	FormatUUIDv7 KeyFormat = "uuidv7"
 )
 
+// UUIDLength is how many bytes the text of a UUID has (RFC 9562 section 4).
+const UUIDLength = 36
+
 // Fingerprint says what of a request counts. The zero value is canonical.
 type Fingerprint struct {
 	Raw     bool

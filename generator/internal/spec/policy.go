@@ -137,8 +137,8 @@ func (l *loader) decideKey(e *entry, d *marker) *Parameter {
 			break
 		}
 	}
-	if d.keyFormat.value != FormatOpaque && d.keyMax.value < uuidLength {
-		l.errorf(d.keyMax.pos, "wrong-value", "no UUID fits into a maxLength of %d; it has %d characters", d.keyMax.value, uuidLength)
+	if d.keyFormat.value != FormatOpaque && d.keyMax.value < UUIDLength {
+		l.errorf(d.keyMax.pos, "wrong-value", "no UUID fits into a maxLength of %d; it has %d characters", d.keyMax.value, UUIDLength)
 	}
 	return found
 }

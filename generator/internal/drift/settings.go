@@ -1,0 +1,241 @@
+package drift
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/idemgen/idemgen/generator/internal/spec"
+)
+
+func (c *comparison) required(old, op *spec.Operation) {
+	pos := op.Policy.Setting("required").Pos
+	switch {
+	case op.Policy.Required == old.Policy.Required:
+	case op.Policy.Required:
+		c.errorf(pos, "key-changed", "%s requires its key now: a request without one, which ran before, is answered 400 key_missing; write required: false until the outcome unprotected is counted no more", op.ID())
+	default:
+		c.errorf(pos, "key-changed", "%s does not require its key any more: a request without one, which was answered 400 key_missing, runs each time that it comes; write required: true unless clients without a key must be served", op.ID())
+	}
+}
+
+func (c *comparison) header(old, op *spec.Operation) {
+	was, is := old.Policy.Key.Name, op.Policy.Key.Name
+	if strings.EqualFold(was, is) {
+		return
+	}
+	fate := "is answered 400 key_missing"
+	if !op.Policy.Required {
+		fate = "runs unprotected"
+	}
+	c.errorf(op.Policy.Setting("key.name").Pos, "key-changed", "%s reads its key from the header %s now, and did from %s: a client that sends the old one %s; keep it until all clients send both", op.ID(), is, was, fate)
+}
+
+func (c *comparison) format(old, op *spec.Operation) {
+	was, is := old.Policy.Key.Format, op.Policy.Key.Format
+	if was == is {
+		return
+	}
+	// Opaque keys are kept as they are sent, and UUIDs in small letters.
+	var consequence string
+	switch {
+	case was == spec.FormatOpaque:
+		consequence = "another key is answered 400 key_invalid, and a live one in capital letters is not found, so that its retry runs again"
+	case is == spec.FormatUUIDv7:
+		consequence = "another UUID is answered 400 key_invalid, and a key older than its retention 412 key_expired"
+	case is == spec.FormatUUID:
+		consequence = "the retry of a key older than its retention runs again, and was answered 412 key_expired"
+	default:
+		consequence = "a live one that is sent in capital letters is not found, so that its retry runs again"
+	}
+	c.errorf(op.Policy.Setting("key.format").Pos, "key-changed", "keys of %s are %s now, and were %s: %s; keep the format until all clients send the new one and no retry can come", op.ID(), is, was, consequence)
+}
+
+func (c *comparison) length(old, op *spec.Operation) {
+	was, is := longest(old.Policy.Key), longest(op.Policy.Key)
+	pos := op.Policy.Setting("key.maxLength").Pos
+	switch {
+	case is < was && op.Policy.Key.Format == spec.FormatOpaque:
+		c.errorf(pos, "key-changed", "keys of %s have at most %d bytes now, and had %d: a longer one, a live one too, is answered 400 key_invalid; keep the maxLength until no client sends such keys", op.ID(), is, was)
+	case is > was && op.Policy.Key.Format == old.Policy.Key.Format:
+		c.warnf(pos, "key-changed", "keys of %s have at most %d bytes now, and had %d: no client notices", op.ID(), is, was)
+	}
+}
+
+// longest is the length of the longest valid key.
+func longest(k spec.Key) int {
+	if k.Format != spec.FormatOpaque {
+		return spec.UUIDLength
+	}
+	return k.MaxLength
+}
+
+func (c *comparison) retention(old, op *spec.Operation) {
+	was, is := old.Policy.Retention, op.Policy.Retention
+	pos := op.Policy.Setting("retention").Pos
+	judged := op.Policy.Key.Format == spec.FormatUUIDv7
+	fate := "runs again"
+	if judged {
+		fate = "is answered 412 key_expired"
+	}
+	switch {
+	case is < was:
+		c.errorf(pos, "retention-changed", "answers of %s are kept for %s now, and were for %s: a retry that comes later than that %s; keep the retention unless all clients give up sooner", op.ID(), duration(is), duration(was), fate)
+	case is > was && judged && old.Policy.Key.Format == spec.FormatUUIDv7:
+		// The answers of such keys went after the old retention, and their age is
+		// judged by the new one.
+		c.errorf(pos, "retention-changed", "answers of %s are kept for %s now, and were for %s: the retry of a key whose answer is gone, which was answered 412 key_expired, runs again until the key is older than %s; keep the retention unless no retry comes after %s",
+			op.ID(), duration(is), duration(was), duration(is), duration(was))
+	case is > was:
+		c.warnf(pos, "retention-changed", "answers of %s are kept for %s now, and were for %s: no client notices, and the store grows", op.ID(), duration(is), duration(was))
+	}
+}
+
+// duration writes d without the zeros that time.Duration's String ends with.
+func duration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func (c *comparison) fingerprint(old, op *spec.Operation) {
+	was, is := old.Policy.Fingerprint, op.Policy.Fingerprint
+	if was.Raw == is.Raw && same(was.Exclude, is.Exclude) && same(was.Include, is.Include) {
+		return
+	}
+	c.errorf(op.Policy.Setting("fingerprint").Pos, "fingerprint-changed", "the fingerprint of %s is %s now, and was %s: the retry of an earlier request is answered 422 mismatch; keep it until no such retry can come", op.ID(), rule(is), rule(was))
+}
+
+// same reports whether two lists name the same places of a request.
+func same(a, b []string) bool { return slices.Equal(places(a), places(b)) }
+
+func places(list []string) []string {
+	all := make([]string, len(list))
+	for i, place := range list {
+		if strings.HasPrefix(place, "header:") {
+			place = strings.ToLower(place)
+		}
+		all[i] = place
+	}
+	slices.Sort(all)
+	return all
+}
+
+// rule is a fingerprint as a person would write it.
+func rule(f spec.Fingerprint) string {
+	switch {
+	case f.Raw:
+		return "raw"
+	case len(f.Exclude) > 0:
+		return "exclude " + strings.Join(f.Exclude, ", ")
+	case len(f.Include) > 0:
+		return "include " + strings.Join(f.Include, ", ")
+	default:
+		return "canonical"
+	}
+}
+
+// parameters compares the headers and cookies that count beside the rule, which
+// are those that the document declares.
+func (c *comparison) parameters(old, op *spec.Operation) {
+	was, is := counted(old, op.Policy.Fingerprint), counted(op, op.Policy.Fingerprint)
+	for _, p := range is {
+		if !slices.ContainsFunc(was, p.is) {
+			c.warnf(p.Pos, "fingerprint-changed", "the fingerprint of %s has the %s %s now: the retry of a client that has sent it all along is answered 422 mismatch, and no other client notices", op.ID(), p.In, p.Name)
+		}
+	}
+	for _, p := range was {
+		if !slices.ContainsFunc(is, p.is) {
+			c.errorf(op.Pos, "fingerprint-changed", "the fingerprint of %s does not have the %s %s any more: the retry of an earlier request that has it is answered 422 mismatch; declare it until no such retry can come", op.ID(), p.In, p.Name)
+		}
+	}
+}
+
+// parameter is a header or a cookie.
+type parameter struct{ spec.Parameter }
+
+func (p parameter) is(other parameter) bool {
+	return p.In == other.In && (p.Name == other.Name || p.In == "header" && strings.EqualFold(p.Name, other.Name))
+}
+
+// counted returns the declared parameters that count under a rule.
+func counted(op *spec.Operation, f spec.Fingerprint) []parameter {
+	var all []parameter
+	for _, declared := range op.Parameters {
+		p := parameter{declared}
+		switch {
+		case p.In != "header" && p.In != "cookie", slices.ContainsFunc(all, p.is):
+		case p.In == "cookie" && len(f.Include) > 0:
+		case p.In == "header" && strings.EqualFold(p.Name, op.Policy.Key.Name):
+		case p.In == "header" && names(f.Exclude, p.Name), p.In == "header" && len(f.Include) > 0 && !names(f.Include, p.Name):
+		default:
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// names reports whether a list of places has a header.
+func names(list []string, header string) bool {
+	return slices.ContainsFunc(list, func(place string) bool { return strings.EqualFold(place, "header:"+header) })
+}
+
+func (c *comparison) inFlight(old, op *spec.Operation) {
+	was, is := old.Policy.WaitUpTo, op.Policy.WaitUpTo
+	pos := op.Policy.Setting("inFlight").Pos
+	switch {
+	case is > was:
+		c.warnf(pos, "in-flight-changed", "a retry of %s that comes during the first attempt waits up to %s now, and was answered 409 in_flight %s: clients notice nothing if they are that patient", op.ID(), duration(is), after(was))
+	case is < was:
+		c.errorf(pos, "in-flight-changed", "a retry of %s that comes during the first attempt is answered 409 in_flight %s now, and waited up to %s: a client that takes 409 for the end fails; keep the wait until all clients retry it", op.ID(), after(is), duration(was))
+	}
+}
+
+func after(d time.Duration) string {
+	if d == 0 {
+		return "at once"
+	}
+	return "after " + duration(d)
+}
+
+func (c *comparison) release(old, op *spec.Operation) {
+	var consequences []string
+	var frees, keeps bool
+	for status := 400; status <= 599; status++ {
+		was, is := releases(old.Policy.Release, status), releases(op.Policy.Release, status)
+		frees = frees || is && !was
+		keeps = keeps || was && !is
+	}
+	if frees {
+		consequences = append(consequences, "an answer that is new in the list is rolled back, and its retry runs again")
+	}
+	if keeps {
+		consequences = append(consequences, "one that is gone from it is stored with what the handler wrote, and replayed to every retry")
+	}
+	if len(consequences) == 0 {
+		return
+	}
+	c.errorf(op.Policy.Setting("release").Pos, "release-changed", "answers that free the key of %s are %s now, and were %s: %s; change it with the clients that retry such answers", op.ID(), statuses(op.Policy.Release), statuses(old.Policy.Release), strings.Join(consequences, ", and "))
+}
+
+func releases(list []int, status int) bool {
+	return slices.Contains(list, status) || slices.Contains(list, -(status/100))
+}
+
+// statuses is a list as a person would write it.
+func statuses(list []int) string {
+	all := make([]string, len(list))
+	for i, status := range list {
+		all[i] = fmt.Sprint(status)
+		if status < 0 {
+			all[i] = fmt.Sprintf("%dXX", -status)
+		}
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
