@@ -143,9 +143,10 @@ func (r *configReader) path(f tree.Field) string {
 	return under(r.dir, s)
 }
 
-// under is path if it is absolute, else path in dir.
+// under is path if it is absolute, else path in dir. A config that somebody
+// wrote on Windows, with backslashes, serves everywhere.
 func under(dir, path string) string {
-	path = filepath.FromSlash(path)
+	path = filepath.FromSlash(strings.ReplaceAll(path, `\`, "/"))
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
@@ -195,7 +196,7 @@ func (r *configReader) checkPackage(pos diag.Pos) {
 
 func (r *configReader) checkOutput(output string, pos diag.Pos) {
 	switch {
-	case filepath.Base(filepath.FromSlash(output)) != output:
+	case strings.ContainsAny(output, `/\`):
 		r.errorf(pos, "wrong-value", "output must be a file name without directories, such as %s: the file is written to the package directory", defaultOutput)
 	case !compiledEverywhere(output):
 		r.errorf(pos, "wrong-value", "output must be the name of a Go file that the go command compiles on every system, such as %s", defaultOutput)

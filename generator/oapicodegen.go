@@ -140,6 +140,9 @@ func runOapiCodegen(c Config) (File, diag.List) {
 	}
 	code, err := generateOapi(doc, config.Configuration)
 	if err != nil {
+		if broken := spec.BrokenRefs(c.Spec); len(broken) > 0 {
+			return File{}, broken // with positions, which err lacks
+		}
 		return File{}, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(c.Spec)}, "oapi-codegen",
 			"oapi-codegen cannot generate from this document: %s", diag.OneLine(err))}
 	}

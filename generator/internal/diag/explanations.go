@@ -42,7 +42,7 @@ x-idempotent: {retention: 48h}`,
 	{
 		Code:    "file-invalid",
 		Title:   "A file is not the YAML or JSON that it should be.",
-		Meaning: "The file is empty, breaks the syntax, is not UTF-8, holds control characters or a second YAML document, or grows past every bound: more than 1000 levels, or aliases that expand to more than 250000 values.",
+		Meaning: "The file is empty, breaks the syntax, is not UTF-8, holds control characters or a second YAML document, or grows past every bound: more than 1000 levels, more than some 4 million values, or aliases that expand to more than 250000.",
 		Remedy:  "Mend the file at the position. A file that a program writes is mended in that program.",
 	},
 	{

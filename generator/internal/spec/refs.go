@@ -45,7 +45,7 @@ func (r *resolver) resolve(v tree.Value) (tree.Value, *diag.Diagnostic) {
 			return v, problem
 		}
 		if target.Is(start) || target.Is(v) {
-			return v, refProblem(start.Get("$ref"), "the $ref %s leads back to itself", tree.Quote(text))
+			return v, refProblem(start.Get("$ref"), "this $ref leads back to itself")
 		}
 		v = target
 	}

@@ -21,8 +21,9 @@ import (
 // Bounds on what is read. The largest public API descriptions have 13 MB,
 // some 700,000 values and are 60 deep.
 const (
-	maxBytes  = 64 << 20
-	maxCopies = 250_000 // values that aliases may add
+	maxBytes  = 32 << 20
+	maxMarks  = 4_000_000 // characters that can begin a value
+	maxCopies = 250_000   // values that aliases may add
 	maxDepth  = 1_000
 )
 
@@ -46,7 +47,7 @@ func ReadBytes(path string) ([]byte, error) {
 		return nil, errors.New("cannot be read: it is not a regular file")
 	}
 	if info.Size() > maxBytes {
-		return nil, fmt.Errorf("is larger than %d MB", maxBytes>>20)
+		return nil, fmt.Errorf("is larger than %d MB; split it into files, and join them with $ref", maxBytes>>20)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -64,6 +65,9 @@ func Parse(path string, data []byte) (*File, diag.List) {
 func parse(path string, data []byte, mustBeJSON bool) (*File, diag.List) {
 	file := &File{Path: filepath.Clean(path), Name: diag.FileName(path)}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if marks(data) > maxMarks {
+		return nil, diag.List{diag.Errorf(diag.Pos{File: file.Name}, "file-invalid", "holds too many values: more than %d of the characters that can begin one; split it into files, and join them with $ref", maxMarks)}
+	}
 	if pos, what := firstBadCharacter(file.Name, data); what != "" {
 		return nil, diag.List{diag.Errorf(pos, "file-invalid", "is not valid YAML or JSON: %s", what)}
 	}
@@ -82,6 +86,16 @@ func parse(path string, data []byte, mustBeJSON bool) (*File, diag.List) {
 		return nil, e.findings
 	}
 	return file, nil
+}
+
+// marks counts the characters that can begin a value. There are at least half
+// as many as values, so that what would take much memory is refused unparsed.
+func marks(data []byte) int {
+	n := 0
+	for _, mark := range []string{",", ":", "[", "{", "-", "?"} {
+		n += bytes.Count(data, []byte(mark))
+	}
+	return n
 }
 
 // firstBadCharacter finds what neither YAML nor JSON allows: bytes that are
