@@ -112,8 +112,6 @@ oapi-codegen: oapi-codegen.yaml`,
 		Code:    "go-no-server",
 		Title:   "The package has a strict server and no server.",
 		Meaning: "The generated code wraps both: the key is read where the request is raw, and the handler runs where it is typed.",
-		Wrong:   `generate: {models: true, strict-server: true}`,
-		Right:   `generate: {models: true, std-http-server: true, strict-server: true}`,
 		Remedy:  "Set a server target beside strict-server in oapi-codegen's config, and run it again.",
 	},
 	{
@@ -181,9 +179,12 @@ parameters:
 		Code:    "key-unchecked",
 		Title:   "A limit on the key's header is checked by nobody.",
 		Meaning: "The generated code checks a key's format and greatest length. It does not check the pattern or minLength of the declared header, and neither does oapi-codegen's: clients read a promise that the server does not keep. This is a warning.",
-		Wrong:   `schema: {type: string, pattern: '^[0-9a-f-]{36}$'}`,
-		Right:   `x-idempotent: {key: {format: uuid}}`,
-		Remedy:  "Write format: uuid under key in the marker if that is what is meant, or check the limit in a middleware.",
+		Wrong: `parameters:
+  - {name: Idempotency-Key, in: header, schema: {type: string, pattern: '^[0-9a-f-]{36}$'}}`,
+		Right: `x-idempotent: {key: {format: uuid}}
+parameters:
+  - {name: Idempotency-Key, in: header, schema: {type: string}}`,
+		Remedy: "Write format: uuid under key in the marker if that is what is meant, or check the limit in a middleware.",
 	},
 	{
 		Code:    "leftover",
@@ -253,9 +254,9 @@ responses:
 		Code:    "missing-key",
 		Title:   "A setting that must be there is not.",
 		Meaning: "The config needs spec, the path of the OpenAPI document, and an oapi-codegen object needs its command.",
-		Wrong:   `package: api`,
+		Wrong:   `oapi-codegen: oapi-codegen.yaml`,
 		Right: `spec: openapi.yaml
-package: api`,
+oapi-codegen: oapi-codegen.yaml`,
 		Remedy: "Write the setting that the message names.",
 	},
 	{
@@ -268,9 +269,15 @@ package: api`,
 		Code:    "name-collision",
 		Title:   "A generated name is already taken.",
 		Meaning: "The package declares a name that the generated code needs, or an operation has the name of something that every generated file holds. The code would not compile, or mean something else.",
-		Wrong:   `x-idempotent: true  # and a schema called CreatePaymentIdempotentRequest`,
-		Right:   `x-idempotent: {name: CreatePaymentCall}`,
-		Remedy:  "Write name in the operation's marker, give the operation another operationId, or rename the other declaration: a schema with x-go-name.",
+		Wrong: `x-idempotent: true
+requestBody:
+  content:
+    application/json: {schema: {$ref: '#/components/schemas/CreatePaymentIdempotentRequest'}}`,
+		Right: `x-idempotent: {name: CreatePaymentCall}
+requestBody:
+  content:
+    application/json: {schema: {$ref: '#/components/schemas/CreatePaymentIdempotentRequest'}}`,
+		Remedy: "Write name in the operation's marker, give the operation another operationId, or rename the other declaration: a schema with x-go-name.",
 	},
 	{
 		Code:    "nothing-marked",
@@ -299,11 +306,7 @@ package: api`,
 		Code:    "operation-ambiguous",
 		Title:   "It is not clear which generated method serves an operation.",
 		Meaning: "Two methods could be the operation's, or two operations could be the method's: their names are the same but for letter case and punctuation.",
-		Wrong: `post: {operationId: create-payment}
-put: {operationId: createPayment}`,
-		Right: `post: {operationId: createPayment}
-put: {operationId: replacePayment}`,
-		Remedy: "Give each operation an operationId of its own, and run oapi-codegen again.",
+		Remedy:  "Give each operation an operationId of its own, and run oapi-codegen again.",
 	},
 	{
 		Code:    "operation-id",
@@ -399,9 +402,11 @@ x-idempotent: true`,
 		Code:    "ref-invalid",
 		Title:   "A $ref that a marked operation needs cannot be followed.",
 		Meaning: "It leads nowhere, in a circle, or away from this machine: remote documents are not read, so that the same files give the same code everywhere.",
-		Wrong:   `$ref: https://example.com/parameters.yaml#/Trace`,
-		Right:   `$ref: ./parameters.yaml#/Trace`,
-		Remedy:  "Correct the $ref, or put what it names into a local file.",
+		Wrong: `parameters:
+  - $ref: https://example.com/parameters.yaml#/Trace`,
+		Right: `parameters:
+  - $ref: '#/components/parameters/Trace'`,
+		Remedy: "Correct the $ref, or put what it names into the document or a local file.",
 	},
 	{
 		Code:    "release-changed",

@@ -1,0 +1,167 @@
+package generator_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/idemgen/idemgen/generator"
+	"github.com/idemgen/idemgen/generator/internal/diag"
+)
+
+// A fragment stands in the place that its code is about. Each returns the files
+// of a project that is right but for the fragment.
+var fragmentPlaces = map[string]func(fragment string) map[string]string{
+	"body-lost":           inOperation,
+	"config-operation":    inConfig,
+	"duplicate-key":       inOperation,
+	"fingerprint-place":   inOperation,
+	"go-dot-imports":      inOapiConfig,
+	"go-framework":        inOapiConfig,
+	"go-no-files":         asConfig,
+	"go-no-strict-server": inOapiConfig,
+	"key-header":          inOperation,
+	"key-unchecked":       inOperation,
+	"marker-method":       inPath,
+	"marker-misspelt":     inOperation,
+	"marker-place":        inPaths,
+	"marker-stream":       inOperation,
+	"marker-twice":        inConfig,
+	"missing-key":         asConfig,
+	"name-collision":      inOperation,
+	"nothing-marked":      inPath,
+	"operation-id":        inPath,
+	"overlay-invalid":     inOverlay,
+	"ref-invalid":         inOperation,
+	"short-retention":     inOperation,
+	"spec-version":        inDocument,
+	"unknown-key":         inOperation,
+	"wrong-type":          inOperation,
+	"wrong-value":         inOperation,
+}
+
+// otherFragments are those that need more than a document and configs.
+var otherFragments = map[string]string{
+	"go-two-outputs":  "is about files that another run has left",
+	"pattern-prefix":  "is about the output of an older oapi-codegen",
+	"pattern-refused": "shows paths without their operations",
+}
+
+// Every wrong fragment of an explanation is answered with its code, and every
+// right one with nothing.
+func TestFragmentsOfExplanations(t *testing.T) {
+	t.Parallel()
+	for _, e := range diag.Explanations() {
+		place, known := fragmentPlaces[e.Code]
+		_, exempt := otherFragments[e.Code]
+		if shown := e.Wrong != ""; shown != (known || exempt) || known && exempt {
+			t.Errorf("%s: say in fragmentPlaces where its fragments stand, or in otherFragments why they are not tried", e.Code)
+		}
+		if !known {
+			continue
+		}
+		t.Run(e.Code, func(t *testing.T) {
+			t.Parallel()
+			wrong := findings(t, place(e.Wrong))
+			if len(wrong) == 0 {
+				t.Errorf("nothing is reported of:\n%s", e.Wrong)
+			}
+			for _, d := range wrong {
+				if d.Code != e.Code {
+					t.Errorf("%s [%s]", d, d.Code)
+				}
+			}
+			if right := findings(t, place(e.Right)); len(right) > 0 {
+				t.Errorf("%v\n%s", right, e.Right)
+			}
+		})
+	}
+}
+
+// findings runs a project and returns all that it has to say.
+func findings(t *testing.T, files map[string]string) generator.Findings {
+	t.Helper()
+	config, err := generator.LoadConfig(filepath.Join(project(t, files), "idemgen.yaml"))
+	var result generator.Result
+	if err == nil {
+		result, err = generator.Generate(t.Context(), config)
+	}
+	var found generator.Findings
+	if err != nil && !errors.As(err, &found) {
+		t.Fatal(err)
+	}
+	return append(found, result.Warnings...)
+}
+
+// with adds the lines of rest whose key the fragment does not have.
+func with(fragment string, rest ...string) string {
+	for _, line := range rest {
+		key, _, _ := strings.Cut(line, ":")
+		if !strings.Contains("\n"+fragment, "\n"+key+":") {
+			fragment += "\n" + line
+		}
+	}
+	return fragment + "\n"
+}
+
+func indented(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+by) + "\n"
+}
+
+func inPaths(fragment string) map[string]string {
+	return inDocument("openapi: 3.0.3\npaths:\n" + indented(fragment, "  "))
+}
+
+func inPath(fragment string) map[string]string {
+	return inPaths("/payments:\n" + indented(fragment, "  "))
+}
+
+func inOperation(fragment string) map[string]string {
+	return inPath("post:\n" + indented(with(fragment,
+		"operationId: createPayment",
+		"x-idempotent: true",
+		"requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/Card'}}}}",
+		`responses: {"201": {description: done}}`,
+	), "  "))
+}
+
+func inDocument(fragment string) map[string]string {
+	return map[string]string{"openapi.yaml": with(fragment,
+		`info: {title: Payments, version: "1"}`,
+		`paths: {/payments: {post: {operationId: createPayment, x-idempotent: true, responses: {"201": {description: done}}}}}`,
+	) + `components:
+  parameters:
+    Trace: {name: X-Trace, in: header, schema: {type: string}}
+  schemas:
+    Card: {type: object, properties: {card: {type: string}, sent_at: {type: string}}}
+    Iban: {type: object, properties: {iban: {type: string}}}
+    Source: {oneOf: [{$ref: '#/components/schemas/Card'}, {$ref: '#/components/schemas/Iban'}]}
+    CreatePaymentIdempotentRequest: {type: object, properties: {card: {type: string}}}
+`}
+}
+
+func inConfig(fragment string) map[string]string {
+	files := inPaths(`/payments: {post: {operationId: createPayment, responses: {"201": {description: done}}}}
+/refunds: {post: {operationId: createRefund, responses: {"201": {description: done}}}}`)
+	files["idemgen.yaml"] = with(fragment, "spec: openapi.yaml", "oapi-codegen: oapi-codegen.yaml")
+	return files
+}
+
+func asConfig(fragment string) map[string]string {
+	return map[string]string{"idemgen.yaml": fragment + "\n"}
+}
+
+func inOapiConfig(fragment string) map[string]string {
+	return map[string]string{"oapi-codegen.yaml": with(fragment,
+		"package: payments",
+		"output: api.gen.go",
+		"generate: {models: true, std-http-server: true, strict-server: true}",
+	)}
+}
+
+func inOverlay(fragment string) map[string]string {
+	files := inConfig("overlay: overlay.yaml")
+	files["overlay.yaml"] = "overlay: 1.0.0\ninfo: {title: Markers, version: \"1\"}\n" + fragment + "\n"
+	return files
+}
