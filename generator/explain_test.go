@@ -3,6 +3,7 @@ package generator_test
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,11 +42,19 @@ var fragmentPlaces = map[string]func(fragment string) map[string]string{
 	"wrong-value":         inOperation,
 }
 
+// changedFragments are those of an operation that was right, and is wrong now
+// that it has changed.
+var changedFragments = []string{
+	"fingerprint-changed", "in-flight-changed", "key-changed", "operation-renamed",
+	"protection-lost", "release-changed", "retention-changed",
+}
+
 // otherFragments are those that need more than a document and configs.
 var otherFragments = map[string]string{
-	"go-two-outputs":  "is about files that another run has left",
-	"pattern-prefix":  "is about the output of an older oapi-codegen",
-	"pattern-refused": "shows paths without their operations",
+	"go-two-outputs":    "is about files that another run has left",
+	"pattern-prefix":    "is about the output of an older oapi-codegen",
+	"pattern-refused":   "shows paths without their operations",
+	"protection-gained": "changes an operation that has no marker",
 }
 
 // Every wrong fragment of an explanation is answered with its code, and every
@@ -54,16 +63,23 @@ func TestFragmentsOfExplanations(t *testing.T) {
 	t.Parallel()
 	for _, e := range diag.Explanations() {
 		place, known := fragmentPlaces[e.Code]
+		changed := slices.Contains(changedFragments, e.Code)
 		_, exempt := otherFragments[e.Code]
-		if shown := e.Wrong != ""; shown != (known || exempt) || known && exempt {
+		if count(e.Wrong != "") != count(known)+count(changed)+count(exempt) {
 			t.Errorf("%s: say in fragmentPlaces where its fragments stand, or in otherFragments why they are not tried", e.Code)
 		}
-		if !known {
+		try := func(fragment string) generator.Findings { return findings(t, place(fragment)) }
+		switch {
+		case changed:
+			try = func(fragment string) generator.Findings {
+				return changes(t, inOperation(e.Right), inOperation(fragment))
+			}
+		case !known:
 			continue
 		}
 		t.Run(e.Code, func(t *testing.T) {
 			t.Parallel()
-			wrong := findings(t, place(e.Wrong))
+			wrong := try(e.Wrong)
 			if len(wrong) == 0 {
 				t.Errorf("nothing is reported of:\n%s", e.Wrong)
 			}
@@ -72,11 +88,18 @@ func TestFragmentsOfExplanations(t *testing.T) {
 					t.Errorf("%s [%s]", d, d.Code)
 				}
 			}
-			if right := findings(t, place(e.Right)); len(right) > 0 {
+			if right := try(e.Right); len(right) > 0 {
 				t.Errorf("%v\n%s", right, e.Right)
 			}
 		})
 	}
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // findings runs a project and returns all that it has to say.
@@ -87,6 +110,23 @@ func findings(t *testing.T, files map[string]string) generator.Findings {
 	if err == nil {
 		result, err = generator.Generate(t.Context(), config)
 	}
+	return all(t, result, err)
+}
+
+// changes compares the documents of two projects.
+func changes(t *testing.T, before, now map[string]string) generator.Findings {
+	t.Helper()
+	config, err := generator.LoadConfig(filepath.Join(project(t, now), "idemgen.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := generator.Compare(config, filepath.Join(project(t, before), "openapi.yaml"))
+	return all(t, result, err)
+}
+
+// all returns the findings of a run, errors and warnings.
+func all(t *testing.T, result generator.Result, err error) generator.Findings {
+	t.Helper()
 	var found generator.Findings
 	if err != nil && !errors.As(err, &found) {
 		t.Fatal(err)
@@ -134,7 +174,7 @@ func inDocument(fragment string) map[string]string {
   parameters:
     Trace: {name: X-Trace, in: header, schema: {type: string}}
   schemas:
-    Card: {type: object, properties: {card: {type: string}, sent_at: {type: string}}}
+    Card: {type: object, properties: {card: {type: string}, sent_at: {type: string}, trace: {type: string}}}
     Iban: {type: object, properties: {iban: {type: string}}}
     Source: {oneOf: [{$ref: '#/components/schemas/Card'}, {$ref: '#/components/schemas/Iban'}]}
     CreatePaymentIdempotentRequest: {type: object, properties: {card: {type: string}}}
