@@ -353,3 +353,34 @@ func TestAgainst(t *testing.T) {
 		})
 	}
 }
+
+// The steps of docs/adoption.md: only the last one is one that clients notice.
+//
+// Covers GEN-36.
+func TestAdoptionSteps(t *testing.T) {
+	t.Parallel()
+	const golden = "../../testdata/golden/"
+	document, err := os.ReadFile(golden + "adoption-optional/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write(t, dir, "openapi.yaml", string(document))
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "unmarked.yaml", "spec: openapi.yaml\n")
+	unmarked := filepath.Join(dir, "unmarked.yaml")
+	optional, required := golden+"adoption-optional/idemgen.yaml", golden+"adoption-required/idemgen.yaml"
+	for _, step := range []struct {
+		from, to string
+		code     int
+		want     string
+	}{
+		{unmarked, optional, exitDone, optional + ":4:3: warning: createPayment is marked now: a request with a key is protected, and one without runs as before and is counted as unprotected [protection-gained]\n"},
+		{optional, required, exitFindings, required + ":4:29: createPayment requires its key now: a request without one, which ran before, is answered 400 key_missing; write required: false until the outcome unprotected is counted no more [key-changed]\n"},
+		{unmarked, required, exitFindings, required + ":4:3: createPayment is marked now and requires a key: a request without one, which ran before, is answered 400 key_missing; begin with required: false, and require the key when all clients send it [protection-gained]\n"},
+	} {
+		if _, stderr, code := idemgen("-check", "-against", step.from, "-config", step.to); code != step.code || stderr != step.want {
+			t.Errorf("from %s: exit %d, want %d\ngot:  %swant: %s", step.from, code, step.code, stderr, step.want)
+		}
+	}
+}

@@ -388,7 +388,7 @@ x-idempotent: true`,
 		Meaning: "Clients that send no key are refused from the day of the deployment. With required: false they are served as before, and this is a warning.",
 		Wrong:   `x-idempotent: true`,
 		Right:   `x-idempotent: {required: false}`,
-		Remedy:  "Mark it with required: false, count the requests without a key, and require it when there are none.",
+		Remedy:  "Mark it with required: false, count the requests without a key, and require it when there are none: docs/adoption.md.",
 	},
 	{
 		Code:    "protection-lost",
