@@ -31,6 +31,9 @@ type Start struct {
 // configName is the config's file name where nobody gives another.
 const configName = "idemgen.yaml"
 
+// configSchema is where editors find the schema of the config.
+const configSchema = "https://raw.githubusercontent.com/idemgen/idemgen/main/generator/idemgen.schema.json"
+
 // Init plans the config and the go:generate line for the package in dir.
 // The document is looked for unless spec names it. Version is the version of
 // idemgen to run, such as v0.1.0 or latest. Its errors are [Findings].
@@ -266,6 +269,7 @@ func (s *starter) goName() string {
 
 func (s *starter) writeConfig(path string, doc *spec.Document, builtIn bool) {
 	var b bytes.Buffer
+	fmt.Fprintf(&b, "# yaml-language-server: $schema=%s\n", configSchema)
 	fmt.Fprintf(&b, "# What idemgen generates; run idemgen help generate to see every key.\n")
 	fmt.Fprintf(&b, "spec: %s\n", s.relative(s.document))
 	if builtIn {

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"gopkg.in/yaml.v3"
+
 	"github.com/idemgen/idemgen/generator"
 )
 
@@ -58,6 +61,40 @@ func TestInitEmptyModule(t *testing.T) {
 	}
 	if snapshot(t, dir) != before {
 		t.Error("a second init has touched a file")
+	}
+}
+
+// The config that init writes names the schema of this repository for editors,
+// and is valid by it, with and without the operations that it proposes.
+func TestInitForEditors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", strings.Replace(document, "x-idempotent: {retention: 48h}", "summary: Pay.", 1))
+	if _, stderr, code := idemgen("init", dir); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	written := read(t, dir, "idemgen.yaml")
+	first, _, _ := strings.Cut(written, "\n")
+	name, found := strings.CutPrefix(first, "# yaml-language-server: $schema=https://raw.githubusercontent.com/idemgen/idemgen/main/")
+	if !found {
+		t.Fatalf("no schema in:\n%s", written)
+	}
+	schema, err := jsonschema.NewCompiler().Compile("../../" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{written, strings.ReplaceAll(strings.ReplaceAll(written, "\n#operations:", "\noperations:"), "\n#  ", "\n  ")} {
+		var config map[string]any
+		if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(config); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+		if _, proposed := config["operations"]; proposed != (text != written) {
+			t.Errorf("operations: %v", config["operations"])
+		}
 	}
 }
 
