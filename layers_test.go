@@ -64,6 +64,10 @@ var layers = map[string]layer{
 		thirdParty: []string{"gopkg.in/yaml.v3", "github.com/speakeasy-api/openapi/overlay"},
 	},
 	"generator/internal/spec":     {own: []string{"generator/internal/diag", "generator/internal/tree"}},
+	"generator/internal/contract": {
+		own:        []string{"generator/internal/diag", "generator/internal/spec", "generator/internal/tree", "templates"},
+		thirdParty: []string{"gopkg.in/yaml.v3"},
+	},
 	"generator/internal/gosource": {own: []string{"generator/internal/diag", "templates"}},
 	"generator/internal/plan":     {own: []string{"generator/internal/diag", "generator/internal/spec", "generator/internal/gosource"}},
 	"generator/internal/render":   {own: []string{"generator/internal/plan", "templates"}},

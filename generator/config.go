@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
@@ -32,6 +33,9 @@ type Config struct {
 	// Command is the user's own command that writes oapi-codegen's output, or
 	// nil. [Config.RunCommand] runs it.
 	Command []string
+	// Contract is the path of the document to write with all that clients need
+	// to know of keys, or "". It is JSON if it is named so, otherwise YAML.
+	Contract string
 	// Marker is the extension that marks an operation. Default: x-idempotent.
 	Marker string
 
@@ -74,16 +78,14 @@ func (r *configReader) errorf(pos diag.Pos, code, format string, args ...any) {
 func (r *configReader) read() {
 	c := &r.config
 	output := defaultOutput
-	var packagePos, outputPos diag.Pos
+	var packagePos, outputPos, contractPos diag.Pos
 	r.findings = append(r.findings, tree.Members(r.root, "the config",
 		tree.Member{Name: "spec", Read: func(f tree.Field) { c.Spec = r.path(f) }},
 		tree.Member{Name: "overlay", Read: func(f tree.Field) { c.Overlay = r.path(f) }},
 		tree.Member{Name: "package", Read: func(f tree.Field) { c.Package, packagePos = r.path(f), f.Value.Pos() }},
 		tree.Member{Name: "output", Read: func(f tree.Field) { output, outputPos = r.text(f), f.Value.Pos() }},
 		tree.Member{Name: "oapi-codegen", Read: r.oapiCodegen},
-		tree.Member{Name: "contract", Unlisted: true, Read: func(f tree.Field) {
-			r.errorf(f.Key.Pos(), "unsupported", "this version of idemgen does not write a contract yet; remove this key")
-		}},
+		tree.Member{Name: "contract", Read: func(f tree.Field) { c.Contract, contractPos = r.path(f), f.Value.Pos() }},
 		tree.Member{Name: "operations", Read: func(f tree.Field) {
 			if !f.Value.IsMap() {
 				r.errorf(f.Value.Pos(), "wrong-type", "operations must be an object of markers by operationId or METHOD /path, not %s", f.Value.Kind())
@@ -114,6 +116,18 @@ func (r *configReader) read() {
 	r.checkPackage(packagePos)
 	r.checkOutput(output, outputPos)
 	c.Output = filepath.Join(c.Package, output)
+	switch {
+	case c.Contract == "":
+	case !isDataFile(c.Contract):
+		r.errorf(contractPos, "wrong-value", "contract must be the name of a .yaml, .yml or .json file")
+	case realPath(c.Contract) == realPath(c.Spec):
+		r.errorf(contractPos, "wrong-value", "contract must name another file than spec: it is made from that one, which is never written to")
+	}
+}
+
+// isDataFile reports whether a file with this name is taken for YAML or JSON.
+func isDataFile(name string) bool {
+	return slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(filepath.Ext(name)))
 }
 
 // text reads a string that is not empty.

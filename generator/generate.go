@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/idemgen/idemgen/generator/internal/contract"
 	"github.com/idemgen/idemgen/generator/internal/diag"
 	"github.com/idemgen/idemgen/generator/internal/gosource"
 	"github.com/idemgen/idemgen/generator/internal/plan"
@@ -53,10 +54,17 @@ func Generate(ctx context.Context, c Config) (Result, error) {
 	}
 	result := resultOf(doc)
 	if result.Protected == 0 {
-		findings = append(findings, diag.Errorf(doc.Pos, "nothing-marked",
-			"no operation is marked; write %s: true on one, or name it under operations in %s", c.Marker, diag.FileName(c.File)))
+		findings = append(findings, c.nothingMarked(doc))
 	}
 	findings = append(findings, c.leftovers()...)
+	if c.Contract != "" {
+		file, more := contractFile(doc, c.Contract, contract.Document)
+		findings = append(findings, more...)
+		if more.HasErrors() {
+			return Result{}, asError(findings)
+		}
+		result.Files = append(result.Files, file)
+	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
@@ -109,20 +117,33 @@ func resultOf(doc *spec.Document) Result {
 	return result
 }
 
-// refuseForeignOutput returns a finding if there is an output file that idemgen
-// did not write. It comes first: what such a file declares is a part of the
+func (c Config) nothingMarked(doc *spec.Document) Diagnostic {
+	return diag.Errorf(doc.Pos, "nothing-marked",
+		"no operation is marked; write %s: true on one, or name it under operations in %s", c.Marker, diag.FileName(c.File))
+}
+
+// refuseForeignOutput returns findings if there are output files that idemgen
+// did not write. It comes first: what such a Go file declares is a part of the
 // package, and would collide with all that is generated.
 func (c Config) refuseForeignOutput() error {
-	pos := diag.Pos{File: diag.FileName(c.Output)}
-	src, err := os.ReadFile(c.Output)
+	findings := c.foreign(c.Output, "output", templates.Written)
+	if c.Contract != "" {
+		findings = append(findings, c.foreign(c.Contract, "contract", contract.Written)...)
+	}
+	return asError(findings)
+}
+
+func (c Config) foreign(path, setting string, ours func([]byte) bool) diag.List {
+	pos := diag.Pos{File: diag.FileName(path)}
+	src, err := os.ReadFile(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && templates.Written(src):
+	case errors.Is(err, fs.ErrNotExist), err == nil && ours(src):
 		return nil
 	case err != nil:
-		return asError(diag.List{diag.Errorf(pos, diag.Unreadable, "cannot be read: %v", diag.Reason(err))})
+		return diag.List{diag.Errorf(pos, diag.Unreadable, "cannot be read: %v", diag.Reason(err))}
 	}
-	return asError(diag.List{diag.Errorf(pos, "foreign-file",
-		"was not written by idemgen and is not replaced; rename it, or write another output name in %s", diag.FileName(c.File))})
+	return diag.List{diag.Errorf(pos, "foreign-file",
+		"was not written by idemgen and is not replaced; rename it, or write another %s name in %s", setting, diag.FileName(c.File))}
 }
 
 // leftovers finds files of idemgen in the package that this config does not

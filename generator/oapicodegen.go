@@ -208,7 +208,7 @@ func loadForOapi(path string, overlay codegen.OutputOptionsOverlay) (*openapi3.T
 	if findings := file.Overlay(overlay.Path, strict); findings.HasErrors() {
 		return nil, findings
 	}
-	data, err = file.Encode()
+	data, err = file.YAML()
 	if err != nil {
 		return fail(err)
 	}

@@ -23,9 +23,10 @@ Usage:
                               changed since an older document
     idemgen explain           show every operation, its policy, and why
     idemgen explain CODE      show what a finding with this code means
+    idemgen contract          print the document with all that clients see of keys
     idemgen init              write idemgen.yaml and a go:generate line
     idemgen version           print the version
-    idemgen help COMMAND      show the flags of generate, explain or init
+    idemgen help COMMAND      show the flags of generate, explain, contract or init
     idemgen help vet          show what go vet finds with idemgen as its tool
 
 Start with: idemgen init
@@ -61,6 +62,7 @@ The config, with all its keys; paths are relative to it:
     oapi-codegen: oapi-codegen.yaml   # optional: run oapi-codegen first, or
     oapi-codegen: {command: [go, tool, oapi-codegen, -config, c.yaml, openapi.yaml]}
     operations: {createPayment: true, "POST /refunds": {retention: 72h}}
+    contract: openapi.idempotent.yaml # optional: also write what idemgen contract prints
     marker: x-idempotent              # optional: another extension name
 `
 
@@ -73,6 +75,25 @@ document's root, the declared header parameter, or the built-in value.
 
 With a code, such as marker-place, says what findings with this code mean and
 what to do. The code stands in brackets behind each finding.
+`
+
+const contractHelp = `Usage: idemgen contract [flags]
+
+Prints the document for those who call the API: with the header of the key and
+the answers 400, 409, 412 (only with format: uuidv7) and 422 of each marked
+operation, with Retry-After and Idempotent-Replayed among the headers of answers,
+and with the retention in the descriptions. What the document declares itself
+stays as it is, its comments and its order too. Generate clients and
+documentation from the contract, and servers from the document.
+
+    -config FILE    the config (default idemgen.yaml)
+    -overlay        print an OpenAPI Overlay that says the same; it is made for
+                    the document with the overlay of the config, if there is one
+    -o FILE         write to a file, as JSON if it is named .json, else as YAML;
+                    only files written by idemgen are ever replaced
+
+With contract: FILE in the config, idemgen writes the contract beside the
+generated code, and idemgen -check compares it.
 `
 
 const initHelp = `Usage: idemgen init [-spec FILE] [DIRECTORY]

@@ -32,6 +32,8 @@ type invocation struct {
 	quiet   bool
 	format  string
 	spec    string
+	overlay bool
+	output  string
 	args    []string
 
 	stdout, stderr io.Writer
@@ -48,6 +50,7 @@ type command struct {
 var commands = []command{
 	{"generate", generateHelp, generateFlags, generate},
 	{"explain", explainHelp, explainFlags, explain},
+	{"contract", contractHelp, contractFlags, contract},
 	{"init", initHelp, initFlags, initialize},
 	{"version", "Usage: idemgen version\n\nPrints the version of idemgen.\n", noFlags, printVersion},
 	{"vet", vetHelp, nil, goVet},

@@ -110,7 +110,7 @@ func (l *loader) load() *Document {
 	l.markFromConfig(entries)
 	l.checkPlaces()
 	l.checkIDs(entries)
-	doc := &Document{}
+	doc := &Document{file: l.root.File(), refs: l.refs}
 	for i := range entries {
 		e := &entries[i]
 		if e.marker != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
+	"github.com/idemgen/idemgen/generator/internal/tree"
 )
 
 // Document is what the generator needs of an OpenAPI document.
@@ -20,7 +21,17 @@ type Document struct {
 	// Path items that are only a $ref to another path are left out: they have
 	// no generated method of their own.
 	Operations []Operation
+
+	file *tree.File
+	refs *resolver
 }
+
+// File is the document itself, with its overlay applied.
+func (d *Document) File() *tree.File { return d.file }
+
+// Resolve returns v, or what its $ref stands for in the end, maybe in another
+// file.
+func (d *Document) Resolve(v tree.Value) (tree.Value, *diag.Diagnostic) { return d.refs.resolve(v) }
 
 // Operation is one operation of the document. Its text is the document's and
 // must be quoted wherever it enters Go.

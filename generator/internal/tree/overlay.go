@@ -18,12 +18,18 @@ func (f *File) Overlay(path string, strict bool) diag.List {
 	if findings.HasErrors() {
 		return findings
 	}
+	return f.Apply(over, strict)
+}
+
+// Apply does what [File.Overlay] does with an overlay that has been read.
+// The overlay serves once.
+func (f *File) Apply(over *File, strict bool) diag.List {
 	root := over.Root()
 	if !root.Field("overlay").Value.Exists() {
 		return diag.List{diag.Errorf(root.Pos(), "overlay-invalid",
 			"is not an OpenAPI Overlay: it does not begin with \"overlay: 1.0.0\"")}
 	}
-	m := mover{labels: map[string]diag.Pos{}, texts: map[*yaml.Node]string{}}
+	m := mover{labels: map[string]label{}, texts: map[*yaml.Node]string{}}
 	m.label(f, f.doc)
 	m.label(over, over.doc)
 	var parsed overlay.Overlay
@@ -77,13 +83,21 @@ func checkAction(v Value, action overlay.Action) diag.List {
 // mover carries positions through the overlay library, whose copies of a
 // value keep its comment but not its line.
 type mover struct {
-	labels map[string]diag.Pos   // by the comment that stands for the position
+	labels map[string]label      // by the comment that stands for it
 	texts  map[*yaml.Node]string // of the scalars before the overlay
 }
 
+// label is what the library would lose of a value, and the comment whose place
+// it takes meanwhile.
+type label struct {
+	pos     diag.Pos
+	comment string
+}
+
 func (m *mover) label(f *File, n *yaml.Node) {
-	n.HeadComment = fmt.Sprint(len(m.labels))
-	m.labels[n.HeadComment] = Value{f, n}.Pos()
+	name := fmt.Sprint(len(m.labels))
+	m.labels[name] = label{Value{f, n}.Pos(), n.HeadComment}
+	n.HeadComment = name
 	if n.Kind == yaml.ScalarNode {
 		m.texts[n] = n.Value
 	}
@@ -103,9 +117,9 @@ func (m *mover) positions(n *yaml.Node, actions Value) map[*yaml.Node]diag.Pos {
 	var walk func(n *yaml.Node, key string)
 	walk = func(n *yaml.Node, key string) {
 		// The library lets several objects share the node of a new key.
-		if pos, ok := m.labels[n.HeadComment]; ok {
-			moved[n] = pos
-			n.HeadComment = ""
+		if l, ok := m.labels[n.HeadComment]; ok {
+			moved[n] = l.pos
+			n.HeadComment = l.comment
 		}
 		// The library writes a new scalar's text into the old one's node.
 		if text, ok := m.texts[n]; ok && text != n.Value {

@@ -132,6 +132,7 @@ func parseYAML(name string, data []byte) (*yaml.Node, *diag.Diagnostic) {
 		return nil, &d
 	}
 	pos := diag.Pos{File: name}
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // the library takes it for two in comments
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
 	switch err := dec.Decode(&doc); {
@@ -215,6 +216,7 @@ func (e *expander) expand(n *yaml.Node, depth int) {
 	}
 	e.open[n] = true
 	defer delete(e.open, n)
+	n.Anchor = "" // no alias is left to need it
 	for i, child := range n.Content {
 		if len(e.findings) > 0 {
 			return
@@ -245,6 +247,7 @@ func (e *expander) copy(n *yaml.Node, depth int) *yaml.Node {
 		return n
 	}
 	c := *n
+	c.Anchor = ""
 	c.Content = make([]*yaml.Node, len(n.Content))
 	for i, child := range n.Content {
 		c.Content[i] = e.copy(child, depth+1)

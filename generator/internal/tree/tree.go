@@ -25,9 +25,6 @@ type File struct {
 // Root is the file's top value.
 func (f *File) Root() Value { return Value{f, f.doc.Content[0]} }
 
-// Encode returns the file as YAML.
-func (f *File) Encode() ([]byte, error) { return yaml.Marshal(f.doc) }
-
 // Value is one value of a file. The zero Value is an absent one: it has no
 // fields, no items and no text.
 type Value struct {
@@ -151,6 +148,9 @@ func (v Value) Text() string {
 	}
 	return v.node.Value
 }
+
+// MarshalYAML makes the value a part of what is marshalled.
+func (v Value) MarshalYAML() (any, error) { return v.node, nil }
 
 // Kind names the value's type as a person would: "a string", "null".
 func (v Value) Kind() string {

@@ -1,0 +1,157 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idemgen/idemgen/generator/internal/spec"
+	"github.com/idemgen/idemgen/generator/internal/tree"
+)
+
+// operation adds what one marked operation needs.
+func (w *writer) operation(op *spec.Operation) {
+	method := strings.ToLower(op.Method)
+	item := w.root.Get("paths", op.Path)
+	node := item.Get(method)
+	for _, v := range []tree.Value{item, node} {
+		if ref := v.Get("$ref"); ref.Exists() {
+			w.errorf(ref.Pos(), "%s %s lies behind this $ref, and a contract changes one file alone; write the operation in %s, or do without a contract",
+				op.Method, op.Path, w.root.File().Name)
+			return
+		}
+	}
+	target := []string{"paths", op.Path, method}
+	change := operation{Description: w.description(node, op.Policy)}
+	if op.Policy.Key.Declared == nil {
+		change.Parameters = []parameter{keyParameter(op.Policy)}
+	} else {
+		w.requireKey(node, target, op.Policy)
+	}
+	change.Responses = w.responses(node, target, op)
+	w.update(path(target...), change)
+}
+
+// description returns the operation's description with a paragraph on keys.
+func (w *writer) description(node tree.Value, p *spec.Policy) string {
+	said := node.Get("description")
+	text, ok := said.Str()
+	if said.Exists() && !ok {
+		w.errorf(said.Pos(), "a description must be a string, not %s", said.Kind())
+	}
+	needs := "needs"
+	if !p.Required {
+		needs = "may have"
+	}
+	added := fmt.Sprintf("A request %s a key in the header %s: a new one for each new request, and the same one for all retries of a request. "+
+		"A retry gets the answer that was given first, with the header %s, for %s.", needs, p.Key.Name, replayedHeader, words(p.Retention))
+	if !p.Required {
+		added += " A request without a key is executed each time."
+	}
+	if text = strings.TrimRight(text, "\n"); text == "" {
+		return added
+	}
+	return text + "\n\n" + added
+}
+
+// words is a duration as people write it.
+func words(d time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		switch n := d / unit.length; {
+		case d%unit.length != 0:
+		case n == 1:
+			return "1 " + unit.name
+		default:
+			return fmt.Sprintf("%d %ss", n, unit.name)
+		}
+	}
+	return d.String()
+}
+
+// requireKey makes the key's header required where the operation itself
+// declares it as optional. A declaration that others share stays as it is.
+func (w *writer) requireKey(node tree.Value, target []string, p *spec.Policy) {
+	if !p.Required || p.Key.Declared.Required {
+		return
+	}
+	for i, item := range node.Get("parameters").Items() {
+		name, _ := item.Get("name").Str()
+		if in, _ := item.Get("in").Str(); in == "header" && strings.EqualFold(name, p.Key.Name) {
+			w.update(fmt.Sprintf("%s[%d]", path(append(target, "parameters")...), i), map[string]bool{"required": true})
+		}
+	}
+}
+
+// responses returns what the operation's answers need: those that refuse a
+// request, unless they are declared, and headers.
+func (w *writer) responses(node tree.Value, target []string, op *spec.Operation) map[string]response {
+	declared := w.object(node, "responses")
+	changes := map[string]response{}
+	for _, r := range refusals {
+		own := declared.Get(r.status)
+		switch {
+		case r.when != nil && !r.when(op.Policy):
+		case !own.Exists() && !declared.Get("4XX").Exists():
+			changes[r.status] = r.response(w.problem)
+		case own.Exists() && !own.Get("$ref").Exists():
+			w.addHeaders(own, r.status, r.headers, changes)
+		}
+	}
+	onlyDefault := !slices.ContainsFunc(declared.Fields(), isSuccess)
+	for _, f := range declared.Fields() {
+		if !isSuccess(f) && (f.Name != "default" || !onlyDefault) || released(op.Policy, f.Name) {
+			continue
+		}
+		answer, problem := w.doc.Resolve(f.Value)
+		if problem != nil {
+			continue // reported when the document was loaded
+		}
+		if ref := f.Value.Get("$ref"); ref.Exists() {
+			if answer.File() != w.root.File() {
+				w.errorf(ref.Pos(), "the answer %s of %s %s lies in another file, %s, and a contract changes one file alone; write the answer in %s, or do without a contract",
+					f.Name, op.Method, op.Path, answer.File().Name, w.root.File().Name)
+				continue
+			}
+			// Operations without keys may share the answer, so this one gets its own.
+			at := append(slices.Clone(target), "responses", f.Name)
+			w.actions = append(w.actions, action{Target: path(append(at, "$ref")...), Remove: true})
+			w.update(path(at...), answer)
+		}
+		w.addHeaders(answer, f.Name, map[string]header{replayedHeader: replayed}, changes)
+	}
+	return changes
+}
+
+// addHeaders adds headers to the change of an answer, but those that it has.
+func (w *writer) addHeaders(answer tree.Value, status string, headers map[string]header, changes map[string]response) {
+	if !answer.IsMap() {
+		w.errorf(answer.Pos(), "the answer %s must be an object, not %s", status, answer.Kind())
+		return
+	}
+	added := map[string]header{}
+	declared := w.object(answer, "headers").Fields()
+	for name, h := range headers {
+		if !slices.ContainsFunc(declared, func(f tree.Field) bool { return strings.EqualFold(f.Name, name) }) {
+			added[name] = h
+		}
+	}
+	if len(added) > 0 {
+		changes[status] = response{Headers: added}
+	}
+}
+
+func isSuccess(f tree.Field) bool { return strings.HasPrefix(f.Name, "2") }
+
+// released reports whether an answer with this status is never stored.
+func released(p *spec.Policy, status string) bool {
+	n, err := strconv.Atoi(status)
+	if err == nil && slices.Contains(p.Release, n) {
+		return true
+	}
+	return status != "" && slices.Contains(p.Release, -int(status[0]-'0'))
+}
