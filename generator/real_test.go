@@ -5,10 +5,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
+
 	"github.com/idemgen/idemgen/generator"
+	"github.com/idemgen/idemgen/generator/internal/tree"
 )
 
 // Documents that people publish, marked from the config because nobody may
@@ -26,16 +31,7 @@ func TestRealDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	specs := os.Getenv("IDEM_SPECS")
-	if specs == "" {
-		specs = filepath.Join(root, "..", "shared", "specs")
-	}
-	if _, err := os.Stat(specs); err != nil {
-		if os.Getenv("IDEM_REQUIRE") == "all" {
-			t.Fatalf("no documents (IDEM_REQUIRE=all): %v", err)
-		}
-		t.Skipf("no documents, set IDEM_SPECS to their directory: %v", err)
-	}
+	specs := realSpecs(t, root)
 	for name, document := range map[string]string{
 		"adyen":    "adyen-checkout-v72.json",
 		"formance": "formance-ledger.yaml",
@@ -70,6 +66,93 @@ func TestRealDocuments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// realSpecs returns the directory of the documents, and skips where there is none.
+func realSpecs(t *testing.T, root string) string {
+	t.Helper()
+	specs := os.Getenv("IDEM_SPECS")
+	if specs == "" {
+		specs = filepath.Join(root, "..", "shared", "specs")
+	}
+	if _, err := os.Stat(specs); err != nil {
+		if os.Getenv("IDEM_REQUIRE") == "all" {
+			t.Fatalf("no documents (IDEM_REQUIRE=all): %v", err)
+		}
+		t.Skipf("no documents, set IDEM_SPECS to their directory: %v", err)
+	}
+	return specs
+}
+
+// The contracts of documents that people publish, with every operation marked
+// that changes something, are as valid as the documents, and their overlays
+// say the same.
+func TestRealContracts(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs := realSpecs(t, root)
+	for _, name := range []string{"adyen-checkout-v72.json", "formance-ledger.yaml", "midaz-transaction.yaml", "svix-server.json"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			document := filepath.Join(specs, name)
+			source, findings := tree.Read(document)
+			if findings.HasErrors() {
+				t.Fatal(findings)
+			}
+			text := "spec: " + strconv.Quote(document) + "\noperations:\n"
+			for _, item := range source.Root().Get("paths").Fields() {
+				for _, f := range item.Value.Fields() {
+					if slices.Contains([]string{"delete", "patch", "post", "put"}, f.Name) {
+						text += "  " + strconv.Quote(strings.ToUpper(f.Name)+" "+item.Name) + ": true\n"
+					}
+				}
+			}
+			dir := project(t, map[string]string{"idemgen.yaml": text})
+			config, err := generator.LoadConfig(filepath.Join(dir, "idemgen.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			contract, err := generator.Contract(config, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			overlay, err := generator.ContractOverlay(config, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			over, findings := tree.Parse("overlay", withoutMark(overlay.Files[0].Content))
+			if findings.HasErrors() {
+				t.Fatal(findings)
+			}
+			content := withoutMark(contract.Files[0].Content)
+			if findings := source.Apply(over, true); findings.HasErrors() || !source.Root().Equal(parsedFile(t, content)) {
+				t.Errorf("the document with the overlay is not the contract: %v", findings)
+			}
+			original, err := os.ReadFile(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before, after := invalid(t, original), invalid(t, content); after != before {
+				t.Errorf("the contract is invalid in another way than the document:\n%s\n%s", after, before)
+			}
+		})
+	}
+}
+
+// invalid is what kin-openapi has against a document.
+func invalid(t *testing.T, content []byte) string {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // placeModule makes dir a module that uses this repository's, with the

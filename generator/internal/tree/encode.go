@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 )
@@ -18,10 +19,22 @@ func (f *File) YAML() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := yaml.NewEncoder(&buf)
 	enc.SetIndent(indent)
+	unfold(f.doc)
 	if err := enc.Encode(f.doc); err != nil {
 		return nil, err
 	}
 	return buf.Bytes(), enc.Close()
+}
+
+// unfold makes folded text literal where a line of it is indented: before such
+// a line, the library writes one line too many.
+func unfold(n *yaml.Node) {
+	if n.Style&yaml.FoldedStyle != 0 && (strings.Contains(n.Value, "\n ") || strings.Contains(n.Value, "\n\t")) {
+		n.Style = yaml.LiteralStyle
+	}
+	for _, child := range n.Content {
+		unfold(child)
+	}
 }
 
 // JSON returns the file as JSON in its order. Its error is about a value that

@@ -97,6 +97,101 @@ three: *base
 	}
 }
 
+// What is written is what was read, with its comments, after an overlay too.
+func TestEncode(t *testing.T) {
+	t.Parallel()
+	const text = `# A licence.
+
+# The document.
+a: &a # an anchor
+  b: "1" # text
+  c: 0x10
+d: *a
+e: {<<: *a, f: 010, g: ~, h: 2020-01-01, i: 1.50, j: yes}
+# Folded.
+k: >
+  one
+  two
+
+    three
+
+  four
+l: |-
+  # no comment
+
+  last
+"on": 'it''s'
+m: [9007199254740993, "\u00e9\t", true]
+`
+	file, findings := Parse("a.yaml", []byte(text))
+	if len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	over, findings := Parse("o.yaml", []byte("overlay: 1.0.0\ninfo: {title: O, version: \"1\"}\nactions: [{target: $.a, update: {n: 1}}]\n"))
+	if len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	if findings := file.Apply(over, true); len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	for what, encode := range map[string]func() ([]byte, error){"YAML": file.YAML, "JSON": file.JSON} {
+		content, err := encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := valid(t, "again", string(content))
+		if what == "YAML" && !again.Equal(file.Root()) {
+			t.Errorf("YAML says something else:\n%s", content)
+		}
+		for _, comment := range []string{"# A licence.\n", "# The document.\n", " # an anchor\n", " # text\n", "# Folded.\n"} {
+			if what == "YAML" && !strings.Contains(string(content), comment) {
+				t.Errorf("no comment %q in:\n%s", comment, content)
+			}
+		}
+		for path, want := range map[string]string{"a b": "1", "d b": "1", "a n": "1", "k": "one two\n\n  three\n\nfour\n", "l": "# no comment\n\nlast", "on": "it's", "e h": "2020-01-01"} {
+			if got := again.Get(strings.Fields(path)...).Text(); got != want {
+				t.Errorf("%s: %s is %q, want %q", what, path, got, want)
+			}
+		}
+		if got := again.Get("m").Items()[0].Text(); got != "9007199254740993" {
+			t.Errorf("%s: a large number is %s", what, got)
+		}
+	}
+	content, _ := file.JSON()
+	json := valid(t, "a.json", string(content))
+	for path, want := range map[string]string{"a c": "16", "e f": "8", "e g": "null", "e i": "1.50", "e j": "yes"} {
+		if got := json.Get(strings.Fields(path)...).Text(); got != want {
+			t.Errorf("JSON: %s is %s, want %s", path, got, want)
+		}
+	}
+	file, _ = Parse("a.yaml", []byte("a: [1, .inf]\n"))
+	if _, err := file.JSON(); err == nil || !strings.Contains(err.Error(), "a.yaml:1:8: JSON has no number .inf") {
+		t.Errorf("infinity: %v", err)
+	}
+}
+
+func TestEqual(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		a, b string
+		want bool
+	}{
+		{"{a: 1, b: [x]}", "b: ['x'] # comment\na: 1\n", true},
+		{"{a: 1}", "{a: '1'}", false},
+		{"{a: 1}", "{a: 1, b: 2}", false},
+		{"{a: 1}", "{b: 1}", false},
+		{"{a: null}", "{b: null}", false},
+		{"[1, 2]", "[2, 1]", false},
+		{"[1]", "[1, 2]", false},
+		{"{}", "[]", false},
+		{"{}", "x", false},
+	} {
+		if got := valid(t, "a", test.a).Equal(valid(t, "b", test.b)); got != test.want {
+			t.Errorf("%s and %s: %v, want %v", test.a, test.b, got, test.want)
+		}
+	}
+}
+
 // Hostile files are refused in bounded time.
 //
 // Covers GEN-18.
