@@ -23,6 +23,11 @@ func (c Config) RunCommand(ctx context.Context, stdout, stderr io.Writer) error 
 	if _, err := Operations(c); err != nil {
 		return err
 	}
+	if c.Contract != "" {
+		if _, err := Contract(c, c.Contract); err != nil {
+			return err
+		}
+	}
 	cmd := exec.CommandContext(ctx, c.Command[0], c.Command[1:]...)
 	cmd.Dir = filepath.Dir(c.File)
 	cmd.Stdout, cmd.Stderr = stdout, stderr

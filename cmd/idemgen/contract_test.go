@@ -53,6 +53,21 @@ func TestContractIsGenerated(t *testing.T) {
 	}
 }
 
+// A contract that cannot be written stops the run before the user's own
+// oapi-codegen has written anything.
+func TestContractBeforeCommand(t *testing.T) {
+	t.Parallel()
+	dir := project(t)
+	write(t, dir, "idemgen.yaml", "spec: openapi.yaml\ncontract: contract.yaml\noapi-codegen: {command: [go, mod, edit, -go=1.26]}\n")
+	write(t, dir, "openapi.yaml", strings.Replace(document, "  /payments:\n", "  /payments: {$ref: '#/components/pathItems/payments'}\ncomponents:\n  pathItems:\n   payments:\n", 1))
+	if _, stderr, code := idemgen("-config", configOf(dir)); code != exitFindings || !strings.Contains(stderr, "openapi.yaml:4:21: POST /payments lies behind this $ref") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if got := read(t, dir, "go.mod"); got != goMod {
+		t.Errorf("the command has run: %s", got)
+	}
+}
+
 // A checkout with the line ends of Windows has the same contract.
 //
 // Covers GEN-30.

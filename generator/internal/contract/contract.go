@@ -82,8 +82,8 @@ type writer struct {
 	findings diag.List
 }
 
-func (w *writer) errorf(pos diag.Pos, format string, args ...any) {
-	w.findings = append(w.findings, diag.Errorf(pos, "contract", format, args...))
+func (w *writer) errorf(pos diag.Pos, code, format string, args ...any) {
+	w.findings = append(w.findings, diag.Errorf(pos, code, format, args...))
 }
 
 func (w *writer) update(target string, update any) {
@@ -93,7 +93,7 @@ func (w *writer) update(target string, update any) {
 // checkDocument refuses a document that is a contract already.
 func (w *writer) checkDocument() {
 	if mark := w.root.Field(jsonMark); mark.Value.Exists() {
-		w.errorf(mark.Key.Pos(), "this document is a contract that idemgen has written; name the one that it was made from")
+		w.errorf(mark.Key.Pos(), "contract", "this document is a contract that idemgen has written; name the one that it was made from")
 	}
 }
 
@@ -101,7 +101,7 @@ func (w *writer) checkDocument() {
 func (w *writer) object(in tree.Value, name string) tree.Value {
 	v := in.Get(name)
 	if v.Exists() && !v.IsMap() {
-		w.errorf(v.Pos(), "%s must be an object, not %s", name, v.Kind())
+		w.errorf(v.Pos(), "wrong-type", "%s must be an object, not %s", name, v.Kind())
 		return tree.Value{}
 	}
 	return v

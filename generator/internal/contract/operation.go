@@ -18,7 +18,7 @@ func (w *writer) operation(op *spec.Operation) {
 	node := item.Get(method)
 	for _, v := range []tree.Value{item, node} {
 		if ref := v.Get("$ref"); ref.Exists() {
-			w.errorf(ref.Pos(), "%s %s lies behind this $ref, and a contract changes one file alone; write the operation in %s, or do without a contract",
+			w.errorf(ref.Pos(), "contract", "%s %s lies behind this $ref, and a contract changes one file alone; write the operation in %s, or do without a contract",
 				op.Method, op.Path, w.root.File().Name)
 			return
 		}
@@ -39,7 +39,7 @@ func (w *writer) description(node tree.Value, p *spec.Policy) string {
 	said := node.Get("description")
 	text, ok := said.Str()
 	if said.Exists() && !ok {
-		w.errorf(said.Pos(), "a description must be a string, not %s", said.Kind())
+		w.errorf(said.Pos(), "wrong-type", "a description must be a string, not %s", said.Kind())
 	}
 	needs := "needs"
 	if !p.Required {
@@ -113,7 +113,7 @@ func (w *writer) responses(node tree.Value, target []string, op *spec.Operation)
 		}
 		if ref := f.Value.Get("$ref"); ref.Exists() {
 			if answer.File() != w.root.File() {
-				w.errorf(ref.Pos(), "the answer %s of %s %s lies in another file, %s, and a contract changes one file alone; write the answer in %s, or do without a contract",
+				w.errorf(ref.Pos(), "contract", "the answer %s of %s %s lies in another file, %s, and a contract changes one file alone; write the answer in %s, or do without a contract",
 					f.Name, op.Method, op.Path, answer.File().Name, w.root.File().Name)
 				continue
 			}
@@ -130,7 +130,7 @@ func (w *writer) responses(node tree.Value, target []string, op *spec.Operation)
 // addHeaders adds headers to the change of an answer, but those that it has.
 func (w *writer) addHeaders(answer tree.Value, status string, headers map[string]header, changes map[string]response) {
 	if !answer.IsMap() {
-		w.errorf(answer.Pos(), "the answer %s must be an object, not %s", status, answer.Kind())
+		w.errorf(answer.Pos(), "wrong-type", "the answer %s must be an object, not %s", status, answer.Kind())
 		return
 	}
 	added := map[string]header{}

@@ -25,6 +25,17 @@ var explanations = []Explanation{
 		Remedy:  "Write the operationId or METHOD /path of the operation; idemgen explain lists them. Remove the line of an operation that is gone.",
 	},
 	{
+		Code:    "contract",
+		Title:   "The contract cannot say what clients see of a marked operation.",
+		Meaning: "A contract is the document with additions, in one file. What lies in another file, or behind the $ref of a path, cannot get them there; a relative $ref leads elsewhere from another directory; a contract is not made from a contract; and some comments and numbers cannot be written in the format asked for. A contract that leaves an operation out would be wrong, so none is written.",
+		Wrong: `paths:
+  /payments: {$ref: 'paths/payments.yaml'}  # with a marked operation`,
+		Right: `paths:
+  /payments:
+    post: {operationId: createPayment, x-idempotent: true}  # and so on`,
+		Remedy: "Change what the message names, or remove contract from the config.",
+	},
+	{
 		Code:    "drift-unknown",
 		Title:   "The generated file on disk cannot be read.",
 		Meaning: "idemgen -check reads from the old generated file what runs, and says what of it the document changes. A file with the marks of a merge conflict, or of another version of idemgen, does not say it. The file is stale in any case; this warning says that nothing found does not mean nothing changed.",
@@ -71,7 +82,7 @@ x-idempotent: {retention: 48h}`,
 		Code:    "foreign-file",
 		Title:   "A file that no generator wrote stands where a generated one belongs.",
 		Meaning: "Only a file that begins with the header of a generator is replaced, so that code that a person wrote is never lost.",
-		Remedy:  "Rename that file, or write another name under output in the config.",
+		Remedy:  "Rename that file, or write another name under output or contract in the config.",
 	},
 	{
 		Code:    "go-dot-imports",
