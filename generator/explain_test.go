@@ -16,6 +16,7 @@ import (
 var fragmentPlaces = map[string]func(fragment string) map[string]string{
 	"body-lost":           inOperation,
 	"config-operation":    inConfig,
+	"contract":            inContract,
 	"duplicate-key":       inOperation,
 	"fingerprint-place":   inOperation,
 	"go-dot-imports":      inOapiConfig,
@@ -185,6 +186,13 @@ func inConfig(fragment string) map[string]string {
 	files := inPaths(`/payments: {post: {operationId: createPayment, responses: {"201": {description: done}}}}
 /refunds: {post: {operationId: createRefund, responses: {"201": {description: done}}}}`)
 	files["idemgen.yaml"] = with(fragment, "spec: openapi.yaml", "oapi-codegen: oapi-codegen.yaml")
+	return files
+}
+
+func inContract(fragment string) map[string]string {
+	files := inDocument("openapi: 3.0.3\n" + fragment)
+	files["idemgen.yaml"] = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\ncontract: contract.yaml\n"
+	files["payments.yaml"] = `post: {operationId: createPayment, x-idempotent: true, responses: {"201": {description: done}}}` + "\n"
 	return files
 }
 

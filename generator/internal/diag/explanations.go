@@ -29,10 +29,13 @@ var explanations = []Explanation{
 		Title:   "The contract cannot say what clients see of a marked operation.",
 		Meaning: "A contract is the document with additions, in one file. What lies in another file, or behind the $ref of a path, cannot get them there; a relative $ref leads elsewhere from another directory; a contract is not made from a contract; and some comments and numbers cannot be written in the format asked for. A contract that leaves an operation out would be wrong, so none is written.",
 		Wrong: `paths:
-  /payments: {$ref: 'paths/payments.yaml'}  # with a marked operation`,
+  /payments: {$ref: payments.yaml}`,
 		Right: `paths:
   /payments:
-    post: {operationId: createPayment, x-idempotent: true}  # and so on`,
+    post:
+      operationId: createPayment
+      x-idempotent: true
+      responses: {"201": {description: done}}`,
 		Remedy: "Change what the message names, or remove contract from the config.",
 	},
 	{
