@@ -127,18 +127,22 @@ paths:
 	return document
 }
 
+// verdict is what a schema and the reader say of one input.
+type verdict int
+
+const (
+	right            verdict = iota
+	wrong                    // to both
+	wrongToTheReader         // and right by the schema
+)
+
 // The schemas and the reader agree on which markers are right, in the document
 // and in the config, and which defaults. The reader alone knows bounds that no
 // schema can express; what the schema refuses, it always refuses.
 func TestSchemasAgreeWithTheReader(t *testing.T) {
 	t.Parallel()
-	const (
-		right = iota
-		wrong
-		wrongToTheReader // and right by the schema
-	)
-	type verdicts struct{ marker, defaults int }
-	both := func(v int) verdicts { return verdicts{v, v} }
+	type verdicts struct{ marker, defaults verdict }
+	both := func(v verdict) verdicts { return verdicts{v, v} }
 	for marker, want := range map[string]verdicts{
 		"true":          {right, wrong},
 		"false":         {right, wrong},
@@ -269,7 +273,7 @@ func TestSchemasAgreeWithTheReader(t *testing.T) {
 			for what, test := range map[string]struct {
 				document, config string
 				valid            bool
-				want             int
+				want             verdict
 			}{
 				"marker": {
 					document: marked("", marker), config: "spec: openapi.yaml\n",
@@ -295,6 +299,75 @@ func TestSchemasAgreeWithTheReader(t *testing.T) {
 				if (err == nil) != (test.want == right) {
 					t.Errorf("%s: the reader says %v", what, err)
 				}
+			}
+		})
+	}
+}
+
+// The schema of the config and its reader agree, but for what only the reader
+// knows.
+func TestSchemaAgreesWithTheReaderOfConfigs(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]verdict{
+		"spec: openapi.yaml":                     right,
+		"spec: ./somewhere/else.json":            right, // read later
+		"{}":                                     wrong,
+		"[]":                                     wrong,
+		"marker: x-pay-once":                     wrong,
+		"spec: 5":                                wrong,
+		"spec: null":                             wrong,
+		"spec: ''":                               wrong,
+		"spec: ' '":                              wrong,
+		"spec: https://example.com/openapi.yaml": wrong,
+		"{spec: openapi.yaml, unheard: 1}":       wrong,
+		"{spec: openapi.yaml, x-note: 1}":        wrong,
+		"{spec: openapi.yaml, overlay: overlay.yaml}":             right,
+		"{spec: openapi.yaml, overlay: [overlay.yaml]}":           wrong,
+		"{spec: openapi.yaml, package: .}":                        right,
+		"{spec: openapi.yaml, package: ''}":                       wrong,
+		"{spec: openapi.yaml, package: elsewhere}":                wrongToTheReader,
+		"{spec: openapi.yaml, output: gen.go}":                    right,
+		"{spec: openapi.yaml, output: Gen-2.gen.go}":              right,
+		"{spec: openapi.yaml, output: gen}":                       wrong,
+		"{spec: openapi.yaml, output: 5}":                         wrong,
+		"{spec: openapi.yaml, output: sub/gen.go}":                wrong,
+		`{spec: openapi.yaml, output: 'sub\gen.go'}`:              wrong,
+		"{spec: openapi.yaml, output: ../gen.go}":                 wrong,
+		"{spec: openapi.yaml, output: _gen.go}":                   wrong,
+		"{spec: openapi.yaml, output: .gen.go}":                   wrong,
+		"{spec: openapi.yaml, output: gen_test.go}":               wrong,
+		"{spec: openapi.yaml, output: gen_windows.go}":            wrongToTheReader,
+		"{spec: openapi.yaml, oapi-codegen: o.yaml}":              right,
+		"{spec: openapi.yaml, oapi-codegen: true}":                wrong,
+		"{spec: openapi.yaml, oapi-codegen: {}}":                  wrong,
+		"{spec: openapi.yaml, oapi-codegen: {config: o.yaml}}":    wrong,
+		"{spec: openapi.yaml, oapi-codegen: {command: [make]}}":   right,
+		"{spec: openapi.yaml, oapi-codegen: {command: []}}":       wrong,
+		"{spec: openapi.yaml, oapi-codegen: {command: make}}":     wrong,
+		"{spec: openapi.yaml, oapi-codegen: {command: [5]}}":      wrong,
+		"{spec: openapi.yaml, oapi-codegen: {command: ['']}}":     wrongToTheReader,
+		"{spec: openapi.yaml, operations: {}}":                    right,
+		"{spec: openapi.yaml, operations: {createPayment: 5}}":    wrong,
+		"{spec: openapi.yaml, operations: [createPayment]}":       wrong,
+		"{spec: openapi.yaml, operations: {makePayment: true}}":   wrongToTheReader,
+		"{spec: openapi.yaml, operations: {GET /payments: true}}": wrongToTheReader,
+		"{spec: openapi.yaml, marker: x-pay-once}":                right,
+		"{spec: openapi.yaml, marker: pay-once}":                  wrong,
+		"{spec: openapi.yaml, marker: ''}":                        wrong,
+		"{spec: openapi.yaml, marker: null}":                      wrong,
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			if got := valid(t, "idemgen.schema.json", text); got != (want != wrong) {
+				t.Errorf("valid by the schema: %t", got)
+			}
+			dir := project(t, map[string]string{"idemgen.yaml": text + "\n", "openapi.yaml": marked("", "")})
+			config, err := generator.LoadConfig(filepath.Join(dir, "idemgen.yaml"))
+			if err == nil && strings.Contains(text, "operations") {
+				_, err = generator.Operations(config)
+			}
+			if (err == nil) != (want == right) {
+				t.Errorf("the reader says %v", err)
 			}
 		})
 	}
