@@ -218,7 +218,7 @@ var (
 		Raw Exclude Include Headers Cookies BodyJSON BodyRaw BodyMultipart
 		time Hour Minute Second Millisecond Microsecond Nanosecond
 		cmp Or retry Stream OneBody nil
-		Tx idempotentClient idempotentServer idempotentStrict idempotentStrictOptions idempotentAnswer
+		Tx idempotentClient idempotentServer idempotentStrict idempotentStrictOptions idempotentAnswer idempotentContext idempotentAttempt
 		io Body RawBody ContentType BodyContentType MultipartReader BodyMultipartReader`)
 	derived = regexp.MustCompile(`(Op|IdempotencyKey|Input|IdempotentRequest|UnprotectedRequest|Operation|\d|_)$`)
 )

@@ -103,21 +103,27 @@ func record(t *testing.T, config generator.Config, result generator.Result) {
 }
 
 // The packages of one document behave in one way, whatever server and version
-// of oapi-codegen they are for: their tests are one file.
+// of oapi-codegen they are for: their tests are one file, beside the one that
+// says how to serve them.
 func TestGoldenFamily(t *testing.T) {
 	t.Parallel()
 	const dir = "../testdata/golden/"
-	want, err := os.ReadFile(dir + "chi/behaviour_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7"} {
-		got, err := os.ReadFile(dir + name + "/behaviour_test.go")
+	read := func(name string) []byte {
+		content, err := os.ReadFile(dir + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("the test of %s differs from that of chi; copy one of them", name)
+		return content
+	}
+	for file, names := range map[string][]string{
+		"behaviour_test.go": {"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7", "echo", "gin"},
+		"serve_test.go":     {"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7"},
+	} {
+		want := read("chi/" + file)
+		for _, name := range names {
+			if !bytes.Equal(read(name+"/"+file), want) {
+				t.Errorf("%s of %s differs from that of chi; copy one of them", file, name)
+			}
 		}
 	}
 }

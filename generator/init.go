@@ -240,9 +240,9 @@ output: api.gen.go
 generate:
   models: true
   strict-server: true
-  std-http-server: true # or chi-server, gorilla-server
+  std-http-server: true # instead of it: %s
   # client: true # for an IdempotentClient; alone, without the two servers, in a package of its own
-`, s.goName()), "a config for oapi-codegen, which idemgen runs")
+`, s.goName(), gosource.Servers("or")), "a config for oapi-codegen, which idemgen runs")
 }
 
 // goName is the name of the package, taken from the directory where it has no

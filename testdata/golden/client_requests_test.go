@@ -15,6 +15,8 @@ import (
 	chi "github.com/idemgen/idemgen/testdata/golden/chi"
 	client "github.com/idemgen/idemgen/testdata/golden/client"
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
+	echo "github.com/idemgen/idemgen/testdata/golden/echo"
+	gin "github.com/idemgen/idemgen/testdata/golden/gin"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
@@ -30,6 +32,8 @@ var clients = map[string]func(address string) (ours, theirs reflect.Value, err e
 	"chi":               both(chi.NewIdempotentClient, chi.NewClientWithResponses),
 	"client":            both(client.NewIdempotentClient, client.NewClientWithResponses),
 	"dot-import":        both(dotimport.NewIdempotentClient, dotimport.NewClientWithResponses),
+	"echo":              both(echo.NewIdempotentClient, echo.NewClientWithResponses),
+	"gin":               both(gin.NewIdempotentClient, gin.NewClientWithResponses),
 	"gorilla":           both(gorilla.NewIdempotentClient, gorilla.NewClientWithResponses),
 	"hostile":           both(hostile.NewIdempotentClient, hostile.NewClientWithResponses),
 	"names":             both(names.NewIdempotentClient, names.NewClientWithResponses),

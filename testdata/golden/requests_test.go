@@ -18,6 +18,8 @@ import (
 	chi "github.com/idemgen/idemgen/testdata/golden/chi"
 	client "github.com/idemgen/idemgen/testdata/golden/client"
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
+	echo "github.com/idemgen/idemgen/testdata/golden/echo"
+	gin "github.com/idemgen/idemgen/testdata/golden/gin"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
 	initialisms "github.com/idemgen/idemgen/testdata/golden/initialisms"
@@ -35,6 +37,8 @@ var interfaces = map[string]reflect.Type{
 	"chi":               reflect.TypeFor[chi.IdempotentServer[struct{}]](),
 	"client":            reflect.TypeFor[client.IdempotentClient](),
 	"dot-import":        reflect.TypeFor[dotimport.IdempotentServer[struct{}]](),
+	"echo":              reflect.TypeFor[echo.IdempotentServer[struct{}]](),
+	"gin":               reflect.TypeFor[gin.IdempotentServer[struct{}]](),
 	"gorilla":           reflect.TypeFor[gorilla.IdempotentServer[struct{}]](),
 	"hostile":           reflect.TypeFor[hostile.IdempotentServer[struct{}]](),
 	"initialisms":       reflect.TypeFor[initialisms.IdempotentServer[struct{}]](),

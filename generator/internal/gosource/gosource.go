@@ -24,8 +24,14 @@ import (
 // Package is a directory of Go files, oapi-codegen's output among them.
 type Package struct {
 	Name string
-	// HasServer says that there is a strict server.
+	// HasServer says that there is a strict server, and Framework what for.
 	HasServer bool
+	Framework Framework
+	// Context is what the framework gives a handler first.
+	Context Type
+	// Options is the name of the type of the strict server's options, or "".
+	// NewStrictHandlerWithOptions takes them.
+	Options string
 	// Operations are the methods of StrictServerInterface, in their order; in
 	// a package without a server, the client's.
 	Operations []Operation
@@ -63,7 +69,7 @@ type Operation struct {
 	Response string  // name of the response object's type
 	Visit    string  // its method
 	// Parameters are those of the ServerInterface method of the same name,
-	// without the response writer and the request.
+	// without what the framework gives it.
 	Parameters []Field
 	// Call is how the client calls it, nil where there is no client.
 	Call *Call
@@ -131,9 +137,11 @@ type function struct {
 const (
 	strictInterface = "StrictServerInterface"
 	serverInterface = "ServerInterface"
-
-	enable = "set strict-server: true beside std-http-server, chi-server or gorilla-server under generate: in the oapi-codegen config, and run oapi-codegen"
 )
+
+func enable() string {
+	return "set strict-server: true beside " + Servers("or") + " under generate: in the oapi-codegen config, and run oapi-codegen"
+}
 
 func (l *loader) load(overlay map[string][]byte) *Package {
 	l.parse(overlay)
@@ -333,21 +341,26 @@ func (l *loader) strictServer(pkg *Package) {
 	strictType, ok := l.types[strictInterface]
 	switch {
 	case !ok && l.types[serverInterface].spec != nil:
-		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-strict-server", "package %s has a ServerInterface and no StrictServerInterface; %s", pkg.Name, enable)
+		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-strict-server", "package %s has a ServerInterface and no StrictServerInterface; %s", pkg.Name, enable())
 		return
 	case !ok:
-		l.errorf(l.dirPos(), "go-no-strict-server", "package %s has no StrictServerInterface and no client; %s; or set client: true for a package that is a client alone", pkg.Name, enable)
+		l.errorf(l.dirPos(), "go-no-strict-server", "package %s has no StrictServerInterface and no client; %s; or set client: true for a package that is a client alone", pkg.Name, enable())
 		return
 	}
 	pkg.HasServer, pkg.Pos = true, l.pos(strictType.spec.Name)
 	if l.types[serverInterface].spec == nil {
-		l.errorf(pkg.Pos, "go-no-server", "package %s has a StrictServerInterface and no ServerInterface; %s", pkg.Name, enable)
+		l.errorf(pkg.Pos, "go-no-server", "package %s has a StrictServerInterface and no ServerInterface; %s", pkg.Name, enable())
 		return
 	}
-	if !l.isNetHTTP(server) {
+	known := l.framework(pkg, server)
+	if known == nil {
 		return
 	}
-	for _, name := range []string{"StrictHTTPServerOptions", "StrictMiddlewareFunc", "NewStrictHandler", "NewStrictHandlerWithOptions"} {
+	pkg.Framework = known.name
+	if _, ok := pkg.Scope[known.options]; ok {
+		pkg.Options = known.options
+	}
+	for _, name := range known.declares {
 		if _, ok := pkg.Scope[name]; !ok {
 			l.errorf(pkg.Pos, "go-shape", "package %s does not declare %s, which a strict server of oapi-codegen v2.3 to v2.8 has; generate it again with one of these versions", pkg.Name, name)
 		}
@@ -372,7 +385,7 @@ func (l *loader) strictServer(pkg *Package) {
 				l.errorf(op.Pos, "go-shape", "StrictServerInterface has a method %s and ServerInterface has not; generate both with one run of oapi-codegen", op.Name)
 				continue
 			}
-			op.Parameters = fields(server.file, r.typ.Params, 2)
+			op.Parameters = fields(server.file, r.typ.Params, len(known.first))
 			pkg.Operations = append(pkg.Operations, op)
 		}
 	}
@@ -412,29 +425,6 @@ func (l *loader) methods(typeName string) interfaceMethods {
 		}
 	}
 	return found
-}
-
-// isNetHTTP reports whether the server takes net/http's writer and request, as
-// std-http, chi and gorilla servers do, and says what it found if not.
-func (l *loader) isNetHTTP(server interfaceMethods) bool {
-	if len(server.methods) == 0 {
-		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-operations", "ServerInterface has no methods: the document has no operations, or the oapi-codegen config leaves all of them out")
-		return false
-	}
-	m := server.methods[0]
-	params := fields(server.file, m.typ.Params, 0)
-	if len(params) >= 2 && params[0].Type.Is("net/http", "ResponseWriter") && params[1].Type.Is("net/http", "*Request") {
-		return true
-	}
-	found := "no known framework"
-	if len(params) > 0 {
-		found = params[0].Type.String()
-		if imports := params[0].Type.Imports(); len(imports) > 0 {
-			found = imports[0].Path
-		}
-	}
-	l.errorf(l.pos(m.name), "go-framework", "this server is generated for %s; idemgen supports std-http-server, chi-server and gorilla-server: choose one of them under generate: in the oapi-codegen config", found)
-	return false
 }
 
 // operation reads one method of the strict server and its objects.

@@ -138,6 +138,43 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// framework is the server with another first parameter.
+func framework(path, first string) string {
+	return strings.NewReplacer(`"net/http"`, "\"net/http\"\n\n\t\""+path+"\"", "w http.ResponseWriter, r *http.Request, ", first+", ").Replace(generated)
+}
+
+// A framework is known by what it gives a handler first; the rest is the
+// operation's. oapi-codegen before v2.7 has no options for gin.
+func TestFrameworks(t *testing.T) {
+	t.Parallel()
+	ginOptions := strings.NewReplacer("StrictHTTPServerOptions", "StrictGinServerOptions")
+	for name, test := range map[string]struct {
+		src       string
+		framework gosource.Framework
+		context   string
+		options   string
+	}{
+		"net/http":            {generated, gosource.NetHTTP, "http.ResponseWriter", "StrictHTTPServerOptions"},
+		"echo":                {framework("github.com/labstack/echo/v4", "ctx echo.Context"), gosource.Echo, "echo.Context", ""},
+		"gin":                 {ginOptions.Replace(framework("github.com/gin-gonic/gin", "c *gin.Context")), gosource.Gin, "*gin.Context", "StrictGinServerOptions"},
+		"gin without options": {framework("github.com/gin-gonic/gin", "c *gin.Context"), gosource.Gin, "*gin.Context", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pkg, findings := load(t, map[string]string{"api.gen.go": test.src})
+			if pkg == nil {
+				t.Fatal(findings)
+			}
+			if pkg.Framework != test.framework || pkg.Context.String() != test.context || pkg.Options != test.options {
+				t.Errorf("%s, %s and %q", pkg.Framework, pkg.Context, pkg.Options)
+			}
+			if got := len(pkg.Operations[0].Parameters); got != 3 {
+				t.Errorf("%d parameters, want 3", got)
+			}
+		})
+	}
+}
+
 // What cannot be wrapped is refused with what was found and what to do.
 //
 // Covers GEN-34.
@@ -164,9 +201,13 @@ func TestFindings(t *testing.T) {
 		"not strict":   {"package api\n\ntype ServerInterface interface{ Pay() }\n", "DIR/api.gen.go:3:6: package api has a ServerInterface and no StrictServerInterface; set strict-server: true"},
 		"only strict":  {replace("type ServerInterface ", "type Other "), "DIR/api.gen.go:30:6: package api has a StrictServerInterface and no ServerInterface"},
 		"no operation": {"package api\n\ntype ServerInterface interface{}\ntype StrictServerInterface interface{}\n", "DIR/api.gen.go:3:6: ServerInterface has no methods"},
-		"gin": {
-			strings.NewReplacer(`"net/http"`, "\"net/http\"\n\n\t\"github.com/gin-gonic/gin\"", "w http.ResponseWriter, r *http.Request, ", "c *gin.Context, ").Replace(generated),
-			"DIR/api.gen.go:18:2: this server is generated for github.com/gin-gonic/gin; idemgen supports std-http-server, chi-server and gorilla-server",
+		"unknown framework": {
+			framework("github.com/beego/beego/v2/server/web/context", "c *context.Context"),
+			"DIR/api.gen.go:18:2: this server is generated for github.com/beego/beego/v2/server/web/context; idemgen supports std-http-server, chi-server, gorilla-server, ",
+		},
+		"another version": {
+			framework("github.com/labstack/echo/v3", "c echo.Context"),
+			"DIR/api.gen.go:18:2: this server is generated for github.com/labstack/echo/v3; idemgen supports std-http-server, ",
 		},
 		"no options":      {without("type StrictHTTPServerOptions struct{}\n"), "DIR/api.gen.go:30:6: package api does not declare StrictHTTPServerOptions"},
 		"no constructor":  {without("func NewStrictHandlerWithOptions() {}\n"), "DIR/api.gen.go:30:6: package api does not declare NewStrictHandlerWithOptions"},

@@ -9,7 +9,7 @@ import (
 
 // fill decides what of an operation depends on the generated types.
 func (o *Operation) fill(imports *imports) {
-	taken := map[string]bool{"s": true, "w": true, "r": true, "http": true, o.OperationVar: true}
+	taken := map[string]bool{"s": true, "c": true, "w": true, "r": true, "http": true, o.OperationVar: true}
 	for _, f := range o.method.Parameters {
 		name := f.Name
 		for taken[name] || name == "" || name == "_" {

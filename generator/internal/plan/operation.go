@@ -20,8 +20,8 @@ type Operation struct {
 
 	// InputFields are the fields of the input type.
 	InputFields []InputField
-	// Parameters are those of the ServerInterface method after the writer and
-	// the request, under names that collide with nothing.
+	// Parameters are those of the ServerInterface method after what the
+	// framework gives it, under names that collide with nothing.
 	Parameters []Parameter
 	Bodies     []Body
 	// BodyField and ContentTypeField hold a body that is a stream; "" where

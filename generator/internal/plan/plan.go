@@ -24,19 +24,26 @@ type File struct {
 	// StrictServerInterface, or of the client's interface without one.
 	Operations []*Operation
 	Methods    []Method
-	// HasServer says that there is server code.
+	// HasServer says that there is server code. Target names the template of
+	// what differs between frameworks.
 	HasServer bool
+	Target    string
+	// Context is the type that the framework gives a handler first, and
+	// Framework the name under which the file imports its package.
+	Context, Framework string
 	// Client is nil where there is no client.
 	Client *Client
 	// RetryPackage is the name under which the file imports package retry, ""
 	// without a client.
 	RetryPackage string
-	// FillsOptions says that oapi-codegen's code has defaults for its options.
+	// Options is the type of the strict server's options, "" where it has
+	// none, and FillsOptions says that oapi-codegen's code has defaults for them.
+	Options      string
 	FillsOptions bool
 	// Tx is the name of the type parameter.
 	Tx string
 	// Names of types that no user types.
-	RawServer, StrictServer, StrictOptions, Answer string
+	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext string
 }
 
 // Method is a method of the server that users implement.
@@ -94,7 +101,7 @@ func (p *planner) errorf(pos diag.Pos, code, format string, args ...any) {
 }
 
 func (p *planner) plan() *File {
-	f := &File{Package: p.pkg.Name, Source: p.doc.Name, Constraint: p.pkg.Constraint, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer}
+	f := &File{Package: p.pkg.Name, Source: p.doc.Name, Constraint: p.pkg.Constraint, Options: p.pkg.Options, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer}
 	marked := p.match()
 	p.checkPatterns(marked)
 	p.reserve()
@@ -129,6 +136,11 @@ func (p *planner) plan() *File {
 		p.checkBodies(op)
 	}
 	f.Client = p.client(f, imports)
+	if f.HasServer {
+		f.Target = string(p.pkg.Framework)
+		f.Context = p.pkg.Context.Format(imports.name)
+		f.Framework = imports.name(p.pkg.Context.Imports()[0])
+	}
 	imports.uses(f)
 	p.reservePackages(imports)
 	f.Imports = imports.lines()
@@ -140,6 +152,8 @@ func (p *planner) plan() *File {
 	f.StrictServer = p.scope.free("idempotentStrict")
 	f.StrictOptions = p.scope.free("idempotentStrictOptions")
 	f.Answer = p.scope.free("idempotentAnswer")
+	f.RequestContext = p.scope.free("idempotentContext")
+	f.AttemptContext = p.scope.free("idempotentAttempt")
 	return f
 }
 

@@ -173,9 +173,9 @@ func TestCollisions(t *testing.T) {
 			want:    "CreateAOp CreateAIdempotencyKey  ParseCreateAIdempotencyKey",
 		},
 		"unexported": {
-			more: "type Tx int\nvar createAOperation, idempotentServer, idempotentStrict, idempotentStrictOptions, idempotentAnswer int\n", methods: []string{"CreateA (POST /a)"},
+			more: "type Tx int\nvar createAOperation, idempotentServer, idempotentStrict, idempotentStrictOptions, idempotentAnswer, idempotentContext, idempotentAttempt int\n", methods: []string{"CreateA (POST /a)"},
 			ops:  []spec.Operation{marked(1, "createA", "POST /a")},
-			want: "createAOperation2 Tx2 idempotentServer2 idempotentStrict2 idempotentStrictOptions2 idempotentAnswer2",
+			want: "createAOperation2 Tx2 idempotentServer2 idempotentStrict2 idempotentStrictOptions2 idempotentAnswer2 idempotentContext2 idempotentAttempt2",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestCollisions(t *testing.T) {
 				for _, op := range f.Operations {
 					got = append(got, op.Op, op.Key, op.NewKey, op.ParseKey, op.Input, op.Request, op.NewRequest, op.OperationVar)
 				}
-				got = append(got, f.Tx, f.RawServer, f.StrictServer, f.StrictOptions, f.Answer)
+				got = append(got, f.Tx, f.RawServer, f.StrictServer, f.StrictOptions, f.Answer, f.RequestContext, f.AttemptContext)
 			}
 			dir := strings.TrimSuffix(pkg.Pos.File, "/api.gen.go")
 			for _, d := range findings {

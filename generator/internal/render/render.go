@@ -23,11 +23,29 @@ var parsed = template.Must(template.New("").Funcs(template.FuncMap{
 }).ParseFS(templates.FS, "*.tmpl"))
 
 // File returns the generated file.
-func File(f *plan.File) ([]byte, error) { return execute("file.tmpl", f) }
+func File(f *plan.File) ([]byte, error) {
+	set := parsed
+	if f.HasServer {
+		var err error
+		if set, err = withTarget(f.Target); err != nil {
+			return nil, err
+		}
+	}
+	return execute(set, "file.tmpl", f)
+}
 
-func execute(name string, model any) ([]byte, error) {
+// withTarget adds the template of a target to the common ones.
+func withTarget(name string) (*template.Template, error) {
+	set, err := parsed.Clone()
+	if err != nil {
+		return nil, err
+	}
+	return set.ParseFS(templates.FS, "targets/"+name+".tmpl")
+}
+
+func execute(set *template.Template, name string, model any) ([]byte, error) {
 	var b bytes.Buffer
-	if err := parsed.ExecuteTemplate(&b, name, model); err != nil {
+	if err := set.ExecuteTemplate(&b, name, model); err != nil {
 		return nil, fmt.Errorf("executing template %s: %w", name, err)
 	}
 	src, err := format.Source(b.Bytes())

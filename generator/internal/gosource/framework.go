@@ -1,0 +1,100 @@
+package gosource
+
+import "strings"
+
+// Framework is what a server is generated for, as far as our code differs: it
+// has a template of this name.
+type Framework string
+
+// The frameworks.
+const (
+	NetHTTP Framework = "nethttp" // chi and gorilla too
+	Echo    Framework = "echo"
+	Gin     Framework = "gin"
+)
+
+// framework says how to recognise a framework and what its strict server is.
+type framework struct {
+	name    Framework
+	servers []string // settings of oapi-codegen that generate for it
+	// first are the types that the methods of ServerInterface begin with.
+	first []typeName
+	// options is the type of the strict server's options. Some versions of
+	// oapi-codegen have none for gin.
+	options  string
+	declares []string // by every version
+}
+
+type typeName struct{ path, name string }
+
+var frameworks = []framework{
+	{
+		name:     NetHTTP,
+		servers:  []string{"std-http-server", "chi-server", "gorilla-server"},
+		first:    []typeName{{"net/http", "ResponseWriter"}, {"net/http", "*Request"}},
+		options:  "StrictHTTPServerOptions",
+		declares: []string{"StrictHTTPServerOptions", "StrictMiddlewareFunc", "NewStrictHandler", "NewStrictHandlerWithOptions"},
+	},
+	{
+		name:     Echo,
+		servers:  []string{"echo-server"},
+		first:    []typeName{{"github.com/labstack/echo/v4", "Context"}},
+		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+	},
+	{
+		name:     Gin,
+		servers:  []string{"gin-server"},
+		first:    []typeName{{"github.com/gin-gonic/gin", "*Context"}},
+		options:  "StrictGinServerOptions",
+		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+	},
+}
+
+// Servers lists the settings of oapi-codegen whose servers are supported, with
+// a word before the last one.
+func Servers(word string) string {
+	var all []string
+	for _, f := range frameworks {
+		all = append(all, f.servers...)
+	}
+	last := len(all) - 1
+	return strings.Join(all[:last], ", ") + " " + word + " " + all[last]
+}
+
+// framework finds out what the server is generated for, and says what it found
+// if that is not known.
+func (l *loader) framework(pkg *Package, server interfaceMethods) *framework {
+	if len(server.methods) == 0 {
+		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-operations", "ServerInterface has no methods: the document has no operations, or the oapi-codegen config leaves all of them out")
+		return nil
+	}
+	m := server.methods[0]
+	params := fields(server.file, m.typ.Params, 0)
+	for i := range frameworks {
+		if frameworks[i].takes(params) {
+			pkg.Context = params[0].Type
+			return &frameworks[i]
+		}
+	}
+	found := "no known framework"
+	if len(params) > 0 {
+		found = params[0].Type.String()
+		if imports := params[0].Type.Imports(); len(imports) > 0 {
+			found = imports[0].Path
+		}
+	}
+	l.errorf(l.pos(m.name), "go-framework", "this server is generated for %s; idemgen supports %s: choose one of them under generate: in the oapi-codegen config", found, Servers("and"))
+	return nil
+}
+
+func (f *framework) takes(params []Field) bool {
+	if len(params) < len(f.first) {
+		return false
+	}
+	for i, t := range f.first {
+		if !params[i].Type.Is(t.path, t.name) {
+			return false
+		}
+	}
+	return true
+}
