@@ -69,9 +69,10 @@ The config, with all its keys; paths are relative to it:
 const explainHelp = `Usage: idemgen explain [-config FILE]
        idemgen explain CODE
 
-Without a code, shows all operations of the document. For a marked one, it shows every value of
-its policy and where it comes from: the marker, the config, the defaults at the
-document's root, the declared header parameter, or the built-in value.
+Without a code, shows all operations of the document. For a marked one, it shows
+every value of its policy and where it comes from: the marker, the config, the
+defaults at the document's root, the declared header parameter, or the built-in
+value.
 
 With a code, such as marker-place, says what findings with this code mean and
 what to do. The code stands in brackets behind each finding.
