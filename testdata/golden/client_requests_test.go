@@ -16,6 +16,7 @@ import (
 	client "github.com/idemgen/idemgen/testdata/golden/client"
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
 	echo "github.com/idemgen/idemgen/testdata/golden/echo"
+	echo5 "github.com/idemgen/idemgen/testdata/golden/echo5"
 	gin "github.com/idemgen/idemgen/testdata/golden/gin"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
@@ -33,6 +34,7 @@ var clients = map[string]func(address string) (ours, theirs reflect.Value, err e
 	"client":            both(client.NewIdempotentClient, client.NewClientWithResponses),
 	"dot-import":        both(dotimport.NewIdempotentClient, dotimport.NewClientWithResponses),
 	"echo":              both(echo.NewIdempotentClient, echo.NewClientWithResponses),
+	"echo5":             both(echo5.NewIdempotentClient, echo5.NewClientWithResponses),
 	"gin":               both(gin.NewIdempotentClient, gin.NewClientWithResponses),
 	"gorilla":           both(gorilla.NewIdempotentClient, gorilla.NewClientWithResponses),
 	"hostile":           both(hostile.NewIdempotentClient, hostile.NewClientWithResponses),

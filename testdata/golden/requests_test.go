@@ -19,6 +19,7 @@ import (
 	client "github.com/idemgen/idemgen/testdata/golden/client"
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
 	echo "github.com/idemgen/idemgen/testdata/golden/echo"
+	echo5 "github.com/idemgen/idemgen/testdata/golden/echo5"
 	gin "github.com/idemgen/idemgen/testdata/golden/gin"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
@@ -38,6 +39,7 @@ var interfaces = map[string]reflect.Type{
 	"client":            reflect.TypeFor[client.IdempotentClient](),
 	"dot-import":        reflect.TypeFor[dotimport.IdempotentServer[struct{}]](),
 	"echo":              reflect.TypeFor[echo.IdempotentServer[struct{}]](),
+	"echo5":             reflect.TypeFor[echo5.IdempotentServer[struct{}]](),
 	"gin":               reflect.TypeFor[gin.IdempotentServer[struct{}]](),
 	"gorilla":           reflect.TypeFor[gorilla.IdempotentServer[struct{}]](),
 	"hostile":           reflect.TypeFor[hostile.IdempotentServer[struct{}]](),

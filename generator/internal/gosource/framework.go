@@ -42,6 +42,12 @@ var frameworks = []framework{
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
 	},
 	{
+		name:     Echo,
+		servers:  []string{"echo5-server"},
+		first:    []typeName{{"github.com/labstack/echo/v5", "*Context"}},
+		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+	},
+	{
 		name:     Gin,
 		servers:  []string{"gin-server"},
 		first:    []typeName{{"github.com/gin-gonic/gin", "*Context"}},
