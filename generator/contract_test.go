@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -172,8 +173,9 @@ components:
   schemas: {Problem: {type: object, properties: {error: {type: string}}}}
 `
 
-// oapi-codegen generates the same from the contract as from the document with
-// the overlay, and that compiles, also beside what idemgen generates from it.
+// oapi-codegen, built in and as a command, generates the same from the contract
+// as from the document with the overlay, and that compiles, beside what idemgen
+// generates from it.
 //
 // Covers GEN-27.
 func TestOapiCodegenTakesContracts(t *testing.T) {
@@ -204,16 +206,41 @@ func TestOapiCodegenTakesContracts(t *testing.T) {
 	if !bytes.Equal(code, overlaid.Files[0].Content) {
 		t.Errorf("oapi-codegen generates another file from the document with the overlay:\n%s", overlaid.Files[0].Content)
 	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, options := range map[string]string{
+		"contract.yaml": "",
+		"openapi.yaml":  "output-options: {overlay: {path: " + strconv.Quote(filepath.Join(dir, "overlay.yaml")) + "}}\n",
+	} {
+		config, output := filepath.Join(dir, "command.yaml"), filepath.Join(dir, "command.go.txt")
+		text := strings.Replace(oapi, "api.gen.go", strconv.Quote(output), 1) + options
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), "go", "run", "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen", "-config", config, filepath.Join(dir, document))
+		command.Dir = root
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", document, err, out)
+		}
+		written, err := os.ReadFile(output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(written, code) {
+			t.Errorf("the command of oapi-codegen generates another file from %s:\n%s", document, written)
+		}
+		if err := os.Remove(output); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, want := range []string{"IdempotencyKey string", "IdempotencyProblem", "IdempotentReplayed", "CreatePayment422"} {
 		if !bytes.Contains(code, []byte(want)) {
 			t.Errorf("no %s in what oapi-codegen generates from the contract:\n%s", want, code)
 		}
 	}
 	if _, err := contracted.Write(); err != nil {
-		t.Fatal(err)
-	}
-	root, err := filepath.Abs("..")
-	if err != nil {
 		t.Fatal(err)
 	}
 	placeModule(t, root, dir)
