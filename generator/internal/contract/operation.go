@@ -3,7 +3,6 @@ package contract
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -104,7 +103,7 @@ func (w *writer) responses(node tree.Value, target []string, op *spec.Operation)
 	}
 	onlyDefault := !slices.ContainsFunc(declared.Fields(), isSuccess)
 	for _, f := range declared.Fields() {
-		if !isSuccess(f) && (f.Name != "default" || !onlyDefault) || released(op.Policy, f.Name) {
+		if !isSuccess(f) && (f.Name != "default" || !onlyDefault) {
 			continue
 		}
 		answer, problem := w.doc.Resolve(f.Value)
@@ -146,12 +145,3 @@ func (w *writer) addHeaders(answer tree.Value, status string, headers map[string
 }
 
 func isSuccess(f tree.Field) bool { return strings.HasPrefix(f.Name, "2") }
-
-// released reports whether an answer with this status is never stored.
-func released(p *spec.Policy, status string) bool {
-	n, err := strconv.Atoi(status)
-	if err == nil && slices.Contains(p.Release, n) {
-		return true
-	}
-	return status != "" && slices.Contains(p.Release, -int(status[0]-'0'))
-}

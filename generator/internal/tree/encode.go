@@ -19,21 +19,30 @@ func (f *File) YAML() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := yaml.NewEncoder(&buf)
 	enc.SetIndent(indent)
-	unfold(f.doc)
+	mendStyles(f.doc, false)
 	if err := enc.Encode(f.doc); err != nil {
 		return nil, err
 	}
 	return buf.Bytes(), enc.Close()
 }
 
-// unfold makes folded text literal where a line of it is indented: before such
-// a line, the library writes one line too many.
-func unfold(n *yaml.Node) {
-	if n.Style&yaml.FoldedStyle != 0 && (strings.Contains(n.Value, "\n ") || strings.Contains(n.Value, "\n\t")) {
+// mendStyles changes what the library would write as something else: blocks
+// that begin with an empty line or hold breaks of YAML 1.1, folded lines that
+// are indented, and in flow style a null that is nothing.
+func mendStyles(n *yaml.Node, flow bool) {
+	const quoted, block = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle, yaml.LiteralStyle | yaml.FoldedStyle
+	switch {
+	case n.Kind != yaml.ScalarNode || n.Style&quoted != 0:
+		flow = flow || n.Style&yaml.FlowStyle != 0
+	case flow && n.Value == "" && n.ShortTag() == "!!null":
+		n.Value = "null"
+	case strings.HasPrefix(n.Value, "\n") || n.Style&block != 0 && strings.ContainsAny(n.Value, yamlBreaks):
+		n.Style = yaml.DoubleQuotedStyle
+	case n.Style&yaml.FoldedStyle != 0 && (strings.Contains(n.Value, "\n ") || strings.Contains(n.Value, "\n\t")):
 		n.Style = yaml.LiteralStyle
 	}
 	for _, child := range n.Content {
-		unfold(child)
+		mendStyles(child, flow)
 	}
 }
 

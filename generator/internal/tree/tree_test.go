@@ -170,6 +170,28 @@ m: [9007199254740993, "\u00e9\t", true]
 	}
 }
 
+// Text that the YAML library would write with other line breaks, or as another
+// value, is written as what it is.
+func TestEncodeStyles(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"a: |\n\n  first line is empty\n", "a: >-\n  folded\n\n    indented\n", "a: \"\\n \\t\\u2028\\u0085\"\n", "# head\na: # line\n  - b # item\n# foot\n",
+		"a: |\n  \u2028\n", "a: >\n  x\u0085  y\n", `{"a": "\ud83d\ude00\n", "b": [1e9, -0, null]}`, "a: &a {b: ~}\nc: *a\nd: {<<: *a}\n", "? a\n: !!str 1\n", "{a, b: , c: [~]}\n", "a:\n",
+	} {
+		file, findings := Parse("a.yaml", []byte(text))
+		if findings.HasErrors() {
+			t.Fatal(findings)
+		}
+		content, err := file.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, findings := Parse("b.yaml", content); findings.HasErrors() || !again.Root().Equal(file.Root()) {
+			t.Errorf("%q is written as %q: %v", text, content, findings)
+		}
+	}
+}
+
 func TestEqual(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
