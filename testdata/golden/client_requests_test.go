@@ -20,6 +20,7 @@ import (
 	gin "github.com/idemgen/idemgen/testdata/golden/gin"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
+	iris "github.com/idemgen/idemgen/testdata/golden/iris"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
 	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
 	v25 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.5"
@@ -38,6 +39,7 @@ var clients = map[string]func(address string) (ours, theirs reflect.Value, err e
 	"gin":               both(gin.NewIdempotentClient, gin.NewClientWithResponses),
 	"gorilla":           both(gorilla.NewIdempotentClient, gorilla.NewClientWithResponses),
 	"hostile":           both(hostile.NewIdempotentClient, hostile.NewClientWithResponses),
+	"iris":              both(iris.NewIdempotentClient, iris.NewClientWithResponses),
 	"names":             both(names.NewIdempotentClient, names.NewClientWithResponses),
 	"oapi-codegen-v2.3": both(v23.NewIdempotentClient, v23.NewClientWithResponses),
 	"oapi-codegen-v2.5": both(v25.NewIdempotentClient, v25.NewClientWithResponses),

@@ -24,6 +24,7 @@ import (
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
 	initialisms "github.com/idemgen/idemgen/testdata/golden/initialisms"
+	iris "github.com/idemgen/idemgen/testdata/golden/iris"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
 	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
 	v25 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.5"
@@ -44,6 +45,7 @@ var interfaces = map[string]reflect.Type{
 	"gorilla":           reflect.TypeFor[gorilla.IdempotentServer[struct{}]](),
 	"hostile":           reflect.TypeFor[hostile.IdempotentServer[struct{}]](),
 	"initialisms":       reflect.TypeFor[initialisms.IdempotentServer[struct{}]](),
+	"iris":              reflect.TypeFor[iris.IdempotentServer[struct{}]](),
 	"names":             reflect.TypeFor[names.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.3": reflect.TypeFor[v23.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.5": reflect.TypeFor[v25.IdempotentServer[struct{}]](),

@@ -11,6 +11,7 @@ const (
 	NetHTTP Framework = "nethttp" // chi and gorilla too
 	Echo    Framework = "echo"
 	Gin     Framework = "gin"
+	Iris    Framework = "iris"
 )
 
 // framework says how to recognise a framework and what its strict server is.
@@ -19,6 +20,8 @@ type framework struct {
 	servers []string // settings of oapi-codegen that generate for it
 	// first are the types that the methods of ServerInterface begin with.
 	first []typeName
+	// writer is what answers are written to.
+	writer typeName
 	// options is the type of the strict server's options. Some versions of
 	// oapi-codegen have none for gin.
 	options  string
@@ -27,11 +30,14 @@ type framework struct {
 
 type typeName struct{ path, name string }
 
+func (t typeName) String() string { return assumedName(t.path) + "." + t.name }
+
 var frameworks = []framework{
 	{
 		name:     NetHTTP,
 		servers:  []string{"std-http-server", "chi-server", "gorilla-server"},
 		first:    []typeName{{"net/http", "ResponseWriter"}, {"net/http", "*Request"}},
+		writer:   typeName{"net/http", "ResponseWriter"},
 		options:  "StrictHTTPServerOptions",
 		declares: []string{"StrictHTTPServerOptions", "StrictMiddlewareFunc", "NewStrictHandler", "NewStrictHandlerWithOptions"},
 	},
@@ -39,19 +45,29 @@ var frameworks = []framework{
 		name:     Echo,
 		servers:  []string{"echo-server"},
 		first:    []typeName{{"github.com/labstack/echo/v4", "Context"}},
+		writer:   typeName{"net/http", "ResponseWriter"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
 	},
 	{
 		name:     Echo,
 		servers:  []string{"echo5-server"},
 		first:    []typeName{{"github.com/labstack/echo/v5", "*Context"}},
+		writer:   typeName{"net/http", "ResponseWriter"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
 	},
 	{
 		name:     Gin,
 		servers:  []string{"gin-server"},
 		first:    []typeName{{"github.com/gin-gonic/gin", "*Context"}},
+		writer:   typeName{"net/http", "ResponseWriter"},
 		options:  "StrictGinServerOptions",
+		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+	},
+	{
+		name:     Iris,
+		servers:  []string{"iris-server"},
+		first:    []typeName{{"github.com/kataras/iris/v12", "Context"}},
+		writer:   typeName{"github.com/kataras/iris/v12", "Context"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
 	},
 }

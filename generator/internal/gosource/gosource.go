@@ -379,7 +379,7 @@ func (l *loader) strictServer(pkg *Package) {
 			continue
 		}
 		first[m.name.Name] = m
-		if op, ok := l.operation(strict.file, m); ok {
+		if op, ok := l.operation(strict.file, m, known.writer); ok {
 			r, found := raw[op.Name]
 			if !found {
 				l.errorf(op.Pos, "go-shape", "StrictServerInterface has a method %s and ServerInterface has not; generate both with one run of oapi-codegen", op.Name)
@@ -428,7 +428,7 @@ func (l *loader) methods(typeName string) interfaceMethods {
 }
 
 // operation reads one method of the strict server and its objects.
-func (l *loader) operation(f *file, m method) (Operation, bool) {
+func (l *loader) operation(f *file, m method, writer typeName) (Operation, bool) {
 	op := Operation{Name: m.name.Name, Pos: l.pos(m.name), Routes: routes(m.doc)}
 	params, results := fields(f, m.typ.Params, 0), fields(f, m.typ.Results, 0)
 	if len(params) != 2 || len(results) != 2 || !params[0].Type.Is("context", "Context") {
@@ -446,8 +446,8 @@ func (l *loader) operation(f *file, m method) (Operation, bool) {
 	op.Fields = fields(request.file, fieldList, 0)
 
 	visits := l.methods(op.Response)
-	if len(visits.methods) != 1 || !isVisit(visits.file, visits.methods[0]) {
-		l.errorf(op.Pos, "go-shape", "%s is no interface of this package with the one method Visit…(w http.ResponseWriter) error, so an answer cannot be captured; generate it with oapi-codegen v2.3 to v2.8", op.Response)
+	if len(visits.methods) != 1 || !isVisit(visits.file, visits.methods[0], writer) {
+		l.errorf(op.Pos, "go-shape", "%s is no interface of this package with the one method Visit…(%s) error, so an answer cannot be captured; generate it with oapi-codegen v2.3 to v2.8", op.Response, writer)
 		return op, false
 	}
 	op.Visit = visits.methods[0].name.Name
@@ -465,9 +465,9 @@ func structFields(d declaration) (*ast.FieldList, bool) {
 	return s.Fields, true
 }
 
-func isVisit(f *file, m method) bool {
+func isVisit(f *file, m method, writer typeName) bool {
 	params, results := fields(f, m.typ.Params, 0), fields(f, m.typ.Results, 0)
-	return len(params) == 1 && params[0].Type.Is("net/http", "ResponseWriter") &&
+	return len(params) == 1 && params[0].Type.Is(writer.path, writer.name) &&
 		len(results) == 1 && results[0].Type.String() == "error"
 }
 

@@ -157,6 +157,7 @@ func TestFrameworks(t *testing.T) {
 		"net/http":            {generated, gosource.NetHTTP, "http.ResponseWriter", "StrictHTTPServerOptions"},
 		"echo":                {framework("github.com/labstack/echo/v4", "ctx echo.Context"), gosource.Echo, "echo.Context", ""},
 		"echo v5":             {framework("github.com/labstack/echo/v5", "ctx *echo.Context"), gosource.Echo, "*echo.Context", ""},
+		"iris":                {strings.ReplaceAll(framework("github.com/kataras/iris/v12", "ctx iris.Context"), "PayResponse(w http.ResponseWriter)", "PayResponse(ctx iris.Context)"), gosource.Iris, "iris.Context", ""},
 		"gin":                 {ginOptions.Replace(framework("github.com/gin-gonic/gin", "c *gin.Context")), gosource.Gin, "*gin.Context", "StrictGinServerOptions"},
 		"gin without options": {framework("github.com/gin-gonic/gin", "c *gin.Context"), gosource.Gin, "*gin.Context", ""},
 	} {

@@ -33,8 +33,9 @@ var packages = map[string]string{
 
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
-	"a", "answer", "b", "c", "call", "client", "ctx", "edge", "err", "in", "key", "mediaType", "middlewares", "name", "next", "ok", "op", "opts", "options", "other",
-	"params", "r", "req", "reqEditors", "request", "resp", "s", "sender", "scope", "srv", "store", "strict", "tx", "value", "w",
+	"a", "answer", "b", "c", "call", "client", "ctx", "edge", "entry", "err", "in", "key", "mediaType", "middlewares",
+	"name", "next", "ok", "op", "options", "opts", "other", "own", "params", "pool", "r", "req", "reqEditors",
+	"request", "resp", "s", "scope", "sender", "srv", "store", "strict", "tx", "value", "values", "visit", "w",
 }
 
 // imports collects what a file imports.
