@@ -11,10 +11,13 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	optional "github.com/idemgen/idemgen/testdata/golden/adoption-optional"
+	required "github.com/idemgen/idemgen/testdata/golden/adoption-required"
 	chi "github.com/idemgen/idemgen/testdata/golden/chi"
 	client "github.com/idemgen/idemgen/testdata/golden/client"
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
@@ -27,15 +30,24 @@ import (
 	iris "github.com/idemgen/idemgen/testdata/golden/iris"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
 	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
+	v24 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.4"
 	v25 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.5"
+	v26 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.6"
 	v27 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.7"
+	openapi31 "github.com/idemgen/idemgen/testdata/golden/openapi-3.1"
 	policies "github.com/idemgen/idemgen/testdata/golden/policies"
+	references "github.com/idemgen/idemgen/testdata/golden/references"
+	separateclient "github.com/idemgen/idemgen/testdata/golden/separate-client"
+	separatefiles "github.com/idemgen/idemgen/testdata/golden/separate-files"
+	separateserver "github.com/idemgen/idemgen/testdata/golden/separate-server"
 	stdhttp "github.com/idemgen/idemgen/testdata/golden/std-http"
 )
 
 // interfaces are what is generated for the handlers of each golden case, or for
 // its callers. Their methods take every request type.
 var interfaces = map[string]reflect.Type{
+	"adoption-optional": reflect.TypeFor[optional.IdempotentServer[struct{}]](),
+	"adoption-required": reflect.TypeFor[required.IdempotentServer[struct{}]](),
 	"chi":               reflect.TypeFor[chi.IdempotentServer[struct{}]](),
 	"client":            reflect.TypeFor[client.IdempotentClient](),
 	"dot-import":        reflect.TypeFor[dotimport.IdempotentServer[struct{}]](),
@@ -48,9 +60,16 @@ var interfaces = map[string]reflect.Type{
 	"iris":              reflect.TypeFor[iris.IdempotentServer[struct{}]](),
 	"names":             reflect.TypeFor[names.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.3": reflect.TypeFor[v23.IdempotentServer[struct{}]](),
+	"oapi-codegen-v2.4": reflect.TypeFor[v24.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.5": reflect.TypeFor[v25.IdempotentServer[struct{}]](),
+	"oapi-codegen-v2.6": reflect.TypeFor[v26.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.7": reflect.TypeFor[v27.IdempotentServer[struct{}]](),
+	"openapi-3.1":       reflect.TypeFor[openapi31.IdempotentServer[struct{}]](),
 	"policies":          reflect.TypeFor[policies.IdempotentServer[struct{}]](),
+	"references":        reflect.TypeFor[references.IdempotentServer[struct{}]](),
+	"separate-client":   reflect.TypeFor[separateclient.IdempotentClient](),
+	"separate-files":    reflect.TypeFor[separatefiles.IdempotentServer[struct{}]](),
+	"separate-server":   reflect.TypeFor[separateserver.IdempotentServer[struct{}]](),
 	"std-http":          reflect.TypeFor[stdhttp.IdempotentServer[struct{}]](),
 }
 
@@ -285,8 +304,15 @@ func hasStream(input reflect.Type) bool {
 }
 
 // fill sets everything in v that can be set, so that what an encoding leaves out
-// is seen.
-func fill(v reflect.Value) {
+// is seen. A type inside itself stays empty.
+func fill(v reflect.Value) { fillWithin(v, nil) }
+
+func fillWithin(v reflect.Value, outer []reflect.Type) {
+	if slices.Contains(outer, v.Type()) {
+		return
+	}
+	outer = append(slices.Clip(outer), v.Type())
+	fill := func(v reflect.Value) { fillWithin(v, outer) }
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(secret + "@mail.example") // an address too, for the types that check it
