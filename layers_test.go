@@ -63,7 +63,7 @@ var layers = map[string]layer{
 		own:        []string{"generator/internal/diag"},
 		thirdParty: []string{"gopkg.in/yaml.v3", "github.com/speakeasy-api/openapi/overlay"},
 	},
-	"generator/internal/spec":     {own: []string{"generator/internal/diag", "generator/internal/tree"}},
+	"generator/internal/spec": {own: []string{"generator/internal/diag", "generator/internal/tree"}},
 	"generator/internal/contract": {
 		own:        []string{"generator/internal/diag", "generator/internal/spec", "generator/internal/tree", "templates"},
 		thirdParty: []string{"gopkg.in/yaml.v3"},
