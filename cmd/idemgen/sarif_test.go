@@ -13,7 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// sarifSchema is the schema of OASIS.
+// sarifSchema is the schema that OASIS publishes, unchanged. Copyright OASIS
+// Open; https://docs.oasis-open.org/sarif/sarif/v2.1.0/.
 var sarifSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	compiler := jsonschema.NewCompiler()
 	compiler.AssertFormat()

@@ -60,7 +60,7 @@ func Send[Op idempotency.OpType, In, R any](ctx context.Context, s *Sender, key 
 			continue
 		}
 		if parsed, err := idempotency.ParseKey[Op](given); err != nil || !parsed.Equal(key) {
-			return nil, c.fail(fmt.Errorf("the parameter %s is %q and the request's key is %q; leave the parameter out", c.header, given, c.key))
+			return nil, c.fail(fmt.Errorf("the parameter %s is not the request's key; leave the parameter out", c.header))
 		}
 	}
 	if err := c.prepare(request); err != nil {

@@ -407,16 +407,25 @@ func TestRefusedBeforeSending(t *testing.T) {
 		_, err := retry.Send(ctx, retry.New(), k, in, exchange("http://server/charges", s, nil))
 		return err
 	}
-	for want, err := range map[string]error{
-		"idempotency: charge: idempotency: key_missing: the request has no idempotency key; give its constructor one; nothing was sent":         call(t.Context(), idempotency.Key[chargeOp]{}, sealed),
-		"idempotency: charge: the request has no input; make it with its constructor; nothing was sent":                                         call(t.Context(), k, idempotency.Sealed[input]{}),
-		"idempotency: charge: context canceled: shutting down; nothing was sent":                                                                call(canceled, k, sealed),
-		"idempotency: charge: context canceled; nothing was sent":                                                                               call(ended, k, sealed),
-		`idempotency: charge: the parameter Idempotency-Key is "k-2" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"k-2"}}})),
-		`idempotency: charge: the parameter Idempotency-Key is "K-1" and the request's key is "k-1"; leave the parameter out; nothing was sent`: call(t.Context(), k, idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {"K-1"}}})),
+	parameter := func(value string) idempotency.Sealed[input] {
+		return idempotency.Seal(k, input{Header: http.Header{"Idempotency-Key": {value}}})
+	}
+	for _, tt := range []struct {
+		ctx  context.Context
+		key  idempotency.Key[chargeOp]
+		in   idempotency.Sealed[input]
+		want string
+	}{
+		{t.Context(), idempotency.Key[chargeOp]{}, sealed, "idempotency: key_missing: the request has no idempotency key; give its constructor one"},
+		{t.Context(), k, idempotency.Sealed[input]{}, "the request has no input; make it with its constructor"},
+		{canceled, k, sealed, "context canceled: shutting down"},
+		{ended, k, sealed, "context canceled"},
+		{t.Context(), k, parameter("k-2"), "the parameter Idempotency-Key is not the request's key; leave the parameter out"},
+		{t.Context(), k, parameter("K-1"), "the parameter Idempotency-Key is not the request's key; leave the parameter out"},
 	} {
+		err := call(tt.ctx, tt.key, tt.in)
 		e := failed(t, err)
-		if err.Error() != want || e.Attempts != 0 || e.OutcomeUnknown || e.Response != nil || len(s.requests) != 0 {
+		if want := "idempotency: charge: " + tt.want + "; nothing was sent"; err.Error() != want || e.Attempts != 0 || e.OutcomeUnknown || e.Response != nil || len(s.requests) != 0 {
 			t.Errorf("got  %v\nwant %s\n%+v", err, want, e)
 		}
 	}
