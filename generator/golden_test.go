@@ -116,8 +116,8 @@ func TestGoldenFamily(t *testing.T) {
 		return content
 	}
 	for file, names := range map[string][]string{
-		"behaviour_test.go": {"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7", "echo", "echo5", "gin", "iris"},
-		"serve_test.go":     {"gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7"},
+		"behaviour_test.go": {"std-http", "gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7", "echo", "echo5", "gin", "iris"},
+		"serve_test.go":     {"std-http", "gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7"},
 	} {
 		want := read("chi/" + file)
 		for _, name := range names {

@@ -168,7 +168,7 @@ func TestAdoption(t *testing.T) {
 			if s.key != "" {
 				keys = append(keys, s.key)
 			}
-			got := drive.Send(t, server, request, "Idempotency-Key", keys...)
+			got := drive.Send(t, server.URL, request, "Idempotency-Key", keys...)
 			if s.status >= 400 {
 				drive.Refused(t, at, got, s.status, s.answer)
 				continue

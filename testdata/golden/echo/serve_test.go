@@ -1,17 +1,22 @@
 package api
 
 import (
-	"net/http"
+	"testing"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/memstore"
+	"github.com/idemgen/idemgen/testdata/drive"
 )
 
-// newHandler serves s behind middlewares that say who the caller is and answer
+// cancels: net/http ends the context of a request whose caller has gone.
+const cancels = true
+
+// serve serves s behind a middleware that says who the caller is and answers
 // panics.
-func newHandler(s *server, opts ...idempotency.Option) http.Handler {
+func serve(t *testing.T, s *server, opts ...idempotency.Option) string {
+	t.Helper()
 	e := echo.New()
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
@@ -26,8 +31,8 @@ func newHandler(s *server, opts ...idempotency.Option) http.Handler {
 			return next(c)
 		}
 	})
-	RegisterHandlers(e, NewIdempotentHandler(s, memstore.New(), byUser, opts...))
-	return e
+	RegisterHandlers(e, NewIdempotentHandler(s, memstore.New(), drive.ByUser, opts...))
+	return drive.Serve(t, e)
 }
 
 // strictServers are ways to leave the strict server as it is.

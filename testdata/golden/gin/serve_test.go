@@ -11,10 +11,14 @@ import (
 	"github.com/idemgen/idemgen/testdata/drive"
 )
 
-// newHandler serves s behind middlewares that say who the caller is and answer
+// cancels: net/http ends the context of a request whose caller has gone.
+const cancels = true
+
+// serve serves s behind a middleware that says who the caller is and answers
 // panics.
-func newHandler(s *server, opts ...idempotency.Option) http.Handler {
-	return newEngine(NewIdempotentHandler(s, memstore.New(), byUser, opts...))
+func serve(t *testing.T, s *server, opts ...idempotency.Option) string {
+	t.Helper()
+	return drive.Serve(t, newEngine(NewIdempotentHandler(s, memstore.New(), drive.ByUser, opts...)))
 }
 
 func newEngine(s ServerInterface) *gin.Engine {
@@ -46,11 +50,13 @@ func strictServers() map[string][]idempotency.Option {
 // Gin's context can look into the request's, which looks into gin's.
 func TestContextWithFallback(t *testing.T) {
 	t.Parallel()
-	s := new(server)
-	engine := newEngine(NewIdempotentHandler(s, memstore.New(), byUser))
-	engine.ContextWithFallback = true
-	drive.Run(t, engine, drive.Operation{
-		Request: payment(`{"to":"b","amount":1}`), Status: 201,
-		Runs: func() int { return int(s.runs.Load()) },
+	drive.Behaviour(t, drive.Target{
+		Serve: func(t *testing.T, bank *drive.Bank, opts ...idempotency.Option) string {
+			t.Helper()
+			engine := newEngine(NewIdempotentHandler(&server{Bank: bank}, memstore.New(), drive.ByUser, opts...))
+			engine.ContextWithFallback = true
+			return drive.Serve(t, engine)
+		},
+		Cancels: cancels,
 	})
 }

@@ -31,7 +31,7 @@ func TestBehaviour(t *testing.T) {
 	evil := func(body, header string) drive.Request {
 		return drive.Request{Method: "POST", Path: "/evil", ContentType: "application/json", Body: body, Header: http.Header{"X-Quote'": {header}}}
 	}
-	drive.Run(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped)), drive.Operation{
+	drive.Run(t, drive.Serve(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped))), drive.Operation{
 		Request: evil(`{"a')//":"1","b":1}`, "1"),
 		Same:    []drive.Request{evil(`{"b":1,"a')//":"left out"}`, "1")},
 		Other:   []drive.Request{evil(`{"b":2}`, "1"), evil(`{"b":1}`, "2")},

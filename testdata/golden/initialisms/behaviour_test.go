@@ -67,7 +67,7 @@ func TestBehaviour(t *testing.T) {
 			t.Parallel()
 			s := new(server)
 			op.Runs = func() int { return int(s.runs.Load()) }
-			drive.Run(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped)), op)
+			drive.Run(t, drive.Serve(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped))), op)
 		})
 	}
 }

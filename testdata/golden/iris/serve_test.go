@@ -2,16 +2,22 @@ package api
 
 import (
 	"net/http"
+	"testing"
 
 	"github.com/kataras/iris/v12"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/memstore"
+	"github.com/idemgen/idemgen/testdata/drive"
 )
 
-// newHandler serves s behind middlewares that say who the caller is and answer
+// cancels: net/http ends the context of a request whose caller has gone.
+const cancels = true
+
+// serve serves s behind a middleware that says who the caller is and answers
 // panics.
-func newHandler(s *server, opts ...idempotency.Option) http.Handler {
+func serve(t *testing.T, s *server, opts ...idempotency.Option) string {
+	t.Helper()
 	app := iris.New()
 	app.Logger().SetLevel("disable")
 	app.UseRouter(func(c iris.Context) {
@@ -25,11 +31,11 @@ func newHandler(s *server, opts ...idempotency.Option) http.Handler {
 		}
 		c.Next()
 	})
-	RegisterHandlers(app, NewIdempotentHandler(s, memstore.New(), byUser, opts...))
+	RegisterHandlers(app, NewIdempotentHandler(s, memstore.New(), drive.ByUser, opts...))
 	if err := app.Build(); err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	return app
+	return drive.Serve(t, app)
 }
 
 // strictServers are ways to leave the strict server as it is.

@@ -85,7 +85,7 @@ func TestNames(t *testing.T) {
 		{"PUT", "/payments", "newPayment"},
 	} {
 		for i := range 2 {
-			got := drive.Send(t, srv, drive.Request{Method: call.method, Path: call.path}, "Idempotency-Key", "one-key-for-all")
+			got := drive.Send(t, srv.URL, drive.Request{Method: call.method, Path: call.path}, "Idempotency-Key", "one-key-for-all")
 			if replayed := got.Header.Get("Idempotent-Replayed") == "true"; got.Status != 204 || replayed != (i == 1) {
 				t.Errorf("%s %s: %d %s, replayed %t", call.method, call.path, got.Status, got.Body, replayed)
 			}
@@ -112,7 +112,7 @@ func TestOneNameInSeveralPlaces(t *testing.T) {
 	bar := func(path, body string) drive.Request {
 		return drive.Request{Method: "POST", Path: path, ContentType: "application/json", Body: body}
 	}
-	drive.Run(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped)), drive.Operation{
+	drive.Run(t, drive.Serve(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped))), drive.Operation{
 		Request: bar("/bars/1?id=2&bar=3", `{"idempotencyKey":"4"}`),
 		Other: []drive.Request{
 			bar("/bars/2?id=2&bar=3", `{"idempotencyKey":"4"}`),

@@ -94,7 +94,7 @@ func TestBehaviour(t *testing.T) {
 			t.Parallel()
 			s := new(server)
 			op.Runs = func() int { return s.runs }
-			drive.Run(t, newHandler(s), op)
+			drive.Run(t, drive.Serve(t, newHandler(s)), op)
 		})
 	}
 }
@@ -106,7 +106,7 @@ func TestAnswerHasTheKeysHeader(t *testing.T) {
 	srv := httptest.NewServer(newHandler(new(server)))
 	t.Cleanup(srv.Close)
 	for range 2 {
-		got := drive.Send(t, srv, drive.Request{Method: "PUT", Path: "/orders/1", ContentType: "application/json", Body: `{"note":"x"}`}, "Idempotency-Key", "k")
+		got := drive.Send(t, srv.URL, drive.Request{Method: "PUT", Path: "/orders/1", ContentType: "application/json", Body: `{"note":"x"}`}, "Idempotency-Key", "k")
 		if h := got.Header.Values("Idempotency-Key"); got.Status != 200 || len(h) != 1 || h[0] != "k-taken" {
 			t.Errorf("%d, Idempotency-Key: %q", got.Status, h)
 		}
@@ -121,10 +121,10 @@ func TestDeclaredAsRequired(t *testing.T) {
 	srv := httptest.NewServer(newHandler(s))
 	t.Cleanup(srv.Close)
 	cancel := drive.Request{Method: "DELETE", Path: "/orders/1"}
-	drive.Refused(t, "missing key", drive.Send(t, srv, cancel, "Idempotency-Key"), http.StatusBadRequest, "")
-	drive.Refused(t, "empty key", drive.Send(t, srv, cancel, "Idempotency-Key", ""), http.StatusBadRequest, "")
+	drive.Refused(t, "missing key", drive.Send(t, srv.URL, cancel, "Idempotency-Key"), http.StatusBadRequest, "")
+	drive.Refused(t, "empty key", drive.Send(t, srv.URL, cancel, "Idempotency-Key", ""), http.StatusBadRequest, "")
 	for i := range 2 {
-		got := drive.Send(t, srv, cancel, "Idempotency-Key", "k")
+		got := drive.Send(t, srv.URL, cancel, "Idempotency-Key", "k")
 		if replayed := got.Header.Get("Idempotent-Replayed") == "true"; got.Status != 202 || replayed != (i == 1) {
 			t.Errorf("%d, replayed %t", got.Status, replayed)
 		}
@@ -142,7 +142,7 @@ func TestRootPath(t *testing.T) {
 	s := new(server)
 	srv := httptest.NewServer(newHandler(s))
 	t.Cleanup(srv.Close)
-	got := drive.Send(t, srv, drive.Request{Method: "POST", Path: "/elsewhere", ContentType: "application/json", Body: `{"kind":"order","amount":1}`}, "Idempotency-Key", "k")
+	got := drive.Send(t, srv.URL, drive.Request{Method: "POST", Path: "/elsewhere", ContentType: "application/json", Body: `{"kind":"order","amount":1}`}, "Idempotency-Key", "k")
 	if got.Status != http.StatusNotFound || s.runs != 0 {
 		t.Errorf("%d, and the handler has run %d times", got.Status, s.runs)
 	}

@@ -106,7 +106,7 @@ func (s *server) TokenKey(context.Context, struct{}, TokenKeyIdempotentRequest) 
 func TestKeyInAnotherHeader(t *testing.T) {
 	t.Parallel()
 	s := new(server)
-	drive.Run(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped)), drive.Operation{
+	drive.Run(t, drive.Serve(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped))), drive.Operation{
 		Request:   drive.Request{Method: "POST", Path: "/token"},
 		Status:    204,
 		KeyHeader: "X-Request-Token",
@@ -137,7 +137,7 @@ func TestBodyIsMissing(t *testing.T) {
 	srv := httptest.NewServer(Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped, WithStrictServer(StrictHTTPServerOptions{}, dropBody))))
 	t.Cleanup(srv.Close)
 	request := drive.Request{Method: "POST", Path: "/raw", ContentType: "application/json", Body: `{"request_id":"a","amount":1}`}
-	if got := drive.Send(t, srv, request, "Idempotency-Key", "k"); got.Status != 204 || s.runs.Load() != 1 {
+	if got := drive.Send(t, srv.URL, request, "Idempotency-Key", "k"); got.Status != 204 || s.runs.Load() != 1 {
 		t.Errorf("status %d, %d runs: %s", got.Status, s.runs.Load(), got.Body)
 	}
 }

@@ -70,7 +70,7 @@ func TestReferences(t *testing.T) {
 			t.Parallel()
 			s := new(server)
 			test.op.Runs = func() int { return len(s.ran) }
-			drive.Run(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped)), test.op)
+			drive.Run(t, drive.Serve(t, Handler(NewIdempotentHandler(s, memstore.New(), idempotency.Unscoped))), test.op)
 			if got := fmt.Sprint(s.ran); got != test.ran {
 				t.Errorf("ran %s, want %s", got, test.ran)
 			}

@@ -333,7 +333,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, clock, req := new(server), newTestClock(), payment()
+			s, clock, req := new(shapes), newTestClock(), payment()
 			p := newProxy(t, newHandler(s), c.faults...)
 			got, err := newClient(t, p.address, clock.options(c.opts...)...).CreatePayment(t.Context(), req)
 
@@ -373,7 +373,7 @@ func TestFaults(t *testing.T) {
 // Covers CLI-16.
 func TestOtherMediaType(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, newHandler(new(server)), otherTypeAfter)
+	p := newProxy(t, newHandler(new(shapes)), otherTypeAfter)
 	client, req := newClient(t, p.address), payment()
 	got, err := client.CreatePayment(t.Context(), req)
 	if err != nil || got.StatusCode() != 201 || got.JSON201 != nil || string(got.Body) != "<html" {
@@ -386,14 +386,14 @@ func TestOtherMediaType(t *testing.T) {
 
 // holding is a server whose payments wait.
 type holding struct {
-	server
+	shapes
 	began, release chan struct{}
 }
 
 func (s *holding) CreatePayment(ctx context.Context, tx struct{}, req CreatePaymentIdempotentRequest) (CreatePaymentResponseObject, error) {
 	close(s.began)
 	<-s.release
-	return s.server.CreatePayment(ctx, tx, req)
+	return s.shapes.CreatePayment(ctx, tx, req)
 }
 
 // An attempt that is lost while the server still runs it is waited for: 409,
@@ -469,7 +469,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := new(server)
+			s := new(shapes)
 			p := newProxy(t, Handler(NewIdempotentHandler(s, memstore.New(), c.scope, c.opts...)))
 			client, req := newClient(t, p.address), payment()
 			if c.used {
@@ -493,7 +493,7 @@ func TestRefusals(t *testing.T) {
 // Where no connection comes about, nothing can have been executed.
 func TestNoConnection(t *testing.T) { //nolint:tparallel // the cases count what one server executes
 	t.Parallel()
-	s := new(server)
+	s := new(shapes)
 	secure := httptest.NewUnstartedServer(newHandler(s))
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes are cut on purpose
 	secure.StartTLS()
@@ -590,9 +590,9 @@ func TestRedirects(t *testing.T) {
 	for code, unknown := range map[int]bool{301: true, 302: true, 307: false, 308: false} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
 			t.Parallel()
-			other := newProxy(t, newHandler(new(server)))
+			other := newProxy(t, newHandler(new(shapes)))
 			moved := status(code, "Location: "+other.address+"/accounts/a/payments")
-			p := newProxy(t, newHandler(new(server)), moved, moved)
+			p := newProxy(t, newHandler(new(shapes)), moved, moved)
 			_, err := newClient(t, p.address).CreatePayment(t.Context(), payment())
 			e := callError(t, err)
 			if e.Attempts != 1 || e.OutcomeUnknown != unknown || e.Response.StatusCode != code || !strings.Contains(err.Error(), "to "+other.address+"/accounts/a/payments, which is not followed") {
@@ -621,8 +621,8 @@ func TestRedirects(t *testing.T) {
 	}
 	t.Run("303 says where the result is", func(t *testing.T) {
 		t.Parallel()
-		other := newProxy(t, newHandler(new(server)))
-		p := newProxy(t, newHandler(new(server)), status(303, "Location: "+other.address+"/payments/1"))
+		other := newProxy(t, newHandler(new(shapes)))
+		p := newProxy(t, newHandler(new(shapes)), status(303, "Location: "+other.address+"/payments/1"))
 		got, err := newClient(t, p.address).CreatePayment(t.Context(), payment())
 		if err != nil || got.StatusCode() != 303 || got.HTTPResponse.Header.Get("Location") != other.address+"/payments/1" || len(other.requests()) != 0 {
 			t.Errorf("%+v, %v, %q", got, err, other.requests())
@@ -636,7 +636,7 @@ func TestRedirects(t *testing.T) {
 // Covers CLI-09.
 func TestCancelledPause(t *testing.T) {
 	t.Parallel()
-	s := new(server)
+	s := new(shapes)
 	p := newProxy(t, newHandler(s), closeAfter)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the customer has gone")

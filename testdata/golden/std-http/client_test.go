@@ -57,7 +57,7 @@ func TestTransportSendsAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := new(server)
+			s := new(shapes)
 			p := newProxy(t, newHandler(s), nil, c.fault)
 			var attempts []retry.Attempt
 			client := newClient(t, p.address, observe(&attempts))
@@ -87,7 +87,7 @@ func TestTransportSendsAgain(t *testing.T) {
 // connection and is the loop's to repeat.
 func TestHTTP2(t *testing.T) {
 	t.Parallel()
-	s := new(server)
+	s := new(shapes)
 	handler := newHandler(s)
 	var requests atomic.Int32
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +120,7 @@ func TestHTTP2(t *testing.T) {
 // Covers CLI-15.
 func TestStackedRetries(t *testing.T) {
 	t.Parallel()
-	s := new(server)
+	s := new(shapes)
 	p := newProxy(t, newHandler(s), slices.Repeat([]fault{closeAfter}, 12)...)
 	var attempts []retry.Attempt
 	client := newClient(t, p.address, newTestClock().options(observe(&attempts))...)
@@ -372,7 +372,7 @@ func TestRequestsAreThoseOfOapiCodegen(t *testing.T) {
 // call's own editors run after the client's, for each attempt.
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
-	s := new(server)
+	s := new(shapes)
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", http.StripPrefix("/v1", newHandler(s)))
 	p := newProxy(t, mux, status(503))
@@ -425,7 +425,7 @@ func mustClient(t *testing.T, address string) IdempotentClient {
 // Cookies of one attempt are in the next, and a body waits for 100 Continue.
 func TestJarAndExpect(t *testing.T) {
 	t.Parallel()
-	handler := newHandler(new(server))
+	handler := newHandler(new(shapes))
 	var mu sync.Mutex
 	var seen []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -467,7 +467,7 @@ func TestJarAndExpect(t *testing.T) {
 // to be read again, are refused before anything is sent.
 func TestRefusedBeforeSending(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, newHandler(new(server)))
+	p := newProxy(t, newHandler(new(shapes)))
 	client := newClient(t, p.address)
 	ctx := t.Context()
 	key := NewUploadIdempotencyKey()
@@ -501,7 +501,7 @@ func TestRefusedBeforeSending(t *testing.T) {
 // An operation whose key is optional is sent once without one.
 func TestUnprotectedRequest(t *testing.T) {
 	t.Parallel()
-	s := new(server)
+	s := new(shapes)
 	p := newProxy(t, newHandler(s), closeAfter)
 	client := newClient(t, p.address, newTestClock().options()...)
 	_, err := client.AddNote(t.Context(), NewAddNoteUnprotectedRequest(AddNoteInput{Body: "note"}))
@@ -559,7 +559,7 @@ func TestStub(t *testing.T) {
 // Covers CLI-02.
 func TestConcurrentCalls(t *testing.T) {
 	t.Parallel()
-	s := new(server)
+	s := new(shapes)
 	p := newProxy(t, newHandler(s), slices.Repeat([]fault{closeAfter, nil, cutAfter}, 10)...)
 	client := newClient(t, p.address, retry.WithBackoff(func(int) time.Duration { return 0 }), retry.WithAttempts(31))
 	var wg sync.WaitGroup
