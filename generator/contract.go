@@ -66,19 +66,17 @@ func contractFile(doc *spec.Document, path string, build func(*spec.Document) (*
 }
 
 // relativeRefs finds every $ref that leads elsewhere from another directory.
-func relativeRefs(v tree.Value) diag.List {
+func relativeRefs(root tree.Value) diag.List {
 	var findings diag.List
-	if ref, ok := v.Get("$ref").Str(); ok && !strings.HasPrefix(ref, "#") {
+	for v := range root.All() {
+		ref, ok := v.Get("$ref").Str()
+		if !ok || strings.HasPrefix(ref, "#") {
+			continue
+		}
 		if u, err := url.Parse(ref); err == nil && !u.IsAbs() && !strings.HasPrefix(u.Path, "/") {
 			findings = append(findings, diag.Errorf(v.Get("$ref").Pos(), "contract",
 				"the $ref %s leads elsewhere from the contract's directory; write the contract beside the document", tree.Quote(ref)))
 		}
-	}
-	for _, item := range v.Items() {
-		findings = append(findings, relativeRefs(item)...)
-	}
-	for _, f := range v.Fields() {
-		findings = append(findings, relativeRefs(f.Value)...)
 	}
 	return findings
 }

@@ -5,6 +5,7 @@
 package contract
 
 import (
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,18 +91,30 @@ func (w *writer) update(target string, update any) {
 	w.actions = append(w.actions, action{Target: target, Update: update})
 }
 
+func (w *writer) remove(target string) {
+	w.actions = append(w.actions, action{Target: target, Remove: true})
+}
+
 // checkDocument refuses a document that is a contract already.
 func (w *writer) checkDocument() {
-	if mark := w.root.Field(jsonMark); mark.Value.Exists() {
-		w.errorf(mark.Key.Pos(), "contract", "this document is a contract that idemgen has written; name the one that it was made from")
+	file := w.root.File()
+	mark := w.root.Field(jsonMark)
+	if src, err := os.ReadFile(file.Path); mark.Value.Exists() || err == nil && Written(src) {
+		pos := mark.Key.Pos()
+		if !mark.Value.Exists() {
+			pos = diag.Pos{File: file.Name}
+		}
+		w.errorf(pos, "contract", "this document is a contract that idemgen has written; name the one that it was made from")
 	}
 }
 
-// object returns a member that must be an object if it is there.
+// object returns a member that must be an object if it is there and not null.
 func (w *writer) object(in tree.Value, name string) tree.Value {
 	v := in.Get(name)
-	if v.Exists() && !v.IsMap() {
+	if v.Exists() && !v.IsNull() && !v.IsMap() {
 		w.errorf(v.Pos(), "wrong-type", "%s must be an object, not %s", name, v.Kind())
+	}
+	if !v.IsMap() {
 		return tree.Value{}
 	}
 	return v

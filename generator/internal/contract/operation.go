@@ -23,21 +23,24 @@ func (w *writer) operation(op *spec.Operation) {
 		}
 	}
 	target := []string{"paths", op.Path, method}
-	change := operation{Description: w.description(node, op.Policy)}
+	change := operation{Description: w.description(node, target, op.Policy)}
 	if op.Policy.Key.Declared == nil {
 		change.Parameters = []parameter{keyParameter(op.Policy)}
 	} else {
-		w.requireKey(node, target, op.Policy)
+		w.declaredKey(item, node, target, op)
 	}
 	change.Responses = w.responses(node, target, op)
 	w.update(path(target...), change)
 }
 
 // description returns the operation's description with a paragraph on keys.
-func (w *writer) description(node tree.Value, p *spec.Policy) string {
+func (w *writer) description(node tree.Value, target []string, p *spec.Policy) string {
 	said := node.Get("description")
 	text, ok := said.Str()
-	if said.Exists() && !ok {
+	switch {
+	case said.IsNull():
+		w.remove(path(slices.Concat(target, []string{"description"})...)) // tools give null's type to what is merged into it
+	case said.Exists() && !ok:
 		w.errorf(said.Pos(), "wrong-type", "a description must be a string, not %s", said.Kind())
 	}
 	needs := "needs"
@@ -72,20 +75,6 @@ func words(d time.Duration) string {
 	return d.String()
 }
 
-// requireKey makes the key's header required where the operation itself
-// declares it as optional. A declaration that others share stays as it is.
-func (w *writer) requireKey(node tree.Value, target []string, p *spec.Policy) {
-	if !p.Required || p.Key.Declared.Required {
-		return
-	}
-	for i, item := range node.Get("parameters").Items() {
-		name, _ := item.Get("name").Str()
-		if in, _ := item.Get("in").Str(); in == "header" && strings.EqualFold(name, p.Key.Name) {
-			w.update(fmt.Sprintf("%s[%d]", path(append(target, "parameters")...), i), map[string]bool{"required": true})
-		}
-	}
-}
-
 // responses returns what the operation's answers need: those that refuse a
 // request, unless they are declared, and headers.
 func (w *writer) responses(node tree.Value, target []string, op *spec.Operation) map[string]response {
@@ -110,20 +99,29 @@ func (w *writer) responses(node tree.Value, target []string, op *spec.Operation)
 		if problem != nil {
 			continue // reported when the document was loaded
 		}
-		if ref := f.Value.Get("$ref"); ref.Exists() {
+		w.addHeaders(answer, f.Name, map[string]header{replayedHeader: replayed}, changes)
+		if ref := f.Value.Get("$ref"); ref.Exists() && len(changes[f.Name].Headers) > 0 {
 			if answer.File() != w.root.File() {
 				w.errorf(ref.Pos(), "contract", "the answer %s of %s %s lies in another file, %s, and a contract changes one file alone; write the answer in %s, or do without a contract",
 					f.Name, op.Method, op.Path, answer.File().Name, w.root.File().Name)
 				continue
 			}
 			// Operations without keys may share the answer, so this one gets its own.
-			at := append(slices.Clone(target), "responses", f.Name)
-			w.actions = append(w.actions, action{Target: path(append(at, "$ref")...), Remove: true})
-			w.update(path(at...), answer)
+			w.inline(path(slices.Concat(target, []string{"responses", f.Name})...), f.Value, answer)
 		}
-		w.addHeaders(answer, f.Name, map[string]header{replayedHeader: replayed}, changes)
 	}
 	return changes
+}
+
+// inline puts what a $ref stands for in its place.
+func (w *writer) inline(target string, ref, value tree.Value) {
+	w.remove(target + "['$ref']")
+	w.update(target, value)
+	// From 3.1 on, a description beside a $ref takes the place of the other
+	// (OpenAPI 3.1 section 4.8.23); before, it means nothing.
+	if own := ref.Get("description"); own.Exists() && !strings.HasPrefix(w.root.Get("openapi").Text(), "3.0") {
+		w.update(target, map[string]tree.Value{"description": own})
+	}
 }
 
 // addHeaders adds headers to the change of an answer, but those that it has.

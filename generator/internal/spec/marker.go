@@ -42,11 +42,14 @@ type fingerprint struct {
 	include []tree.Value
 }
 
-// Bounds of the settings.
+// MaxKeyLength is how many bytes a key has at most, and unless the document
+// says otherwise.
+const MaxKeyLength = 255
+
+// Bounds of the other settings.
 const (
 	maxRetention = 10 * 365 * 24 * time.Hour
 	maxWait      = 60 * time.Second
-	maxKeyLength = 255
 	// shortRetention is less than the time in which clients still retry.
 	shortRetention = time.Minute
 )
@@ -169,8 +172,8 @@ func (l *loader) parseKey(v tree.Value, m *marker) {
 		tree.Member{Name: "maxLength", Read: func(f tree.Field) {
 			v := f.Value
 			n, ok := v.Int()
-			if !ok || n < 1 || n > maxKeyLength {
-				l.errorf(v.Pos(), "wrong-value", "key.maxLength must be a whole number from 1 to %d", maxKeyLength)
+			if !ok || n < 1 || n > MaxKeyLength {
+				l.errorf(v.Pos(), "wrong-value", "key.maxLength must be a whole number from 1 to %d", MaxKeyLength)
 				return
 			}
 			m.keyMax = set(m, v, n, fmt.Sprint(n))

@@ -16,7 +16,7 @@ var builtIn = marker{
 	required:    setting[bool]{value: true, text: "true", source: FromBuiltIn},
 	keyName:     setting[string]{value: "Idempotency-Key", text: "Idempotency-Key", source: FromBuiltIn},
 	keyFormat:   setting[KeyFormat]{value: FormatOpaque, text: "opaque", source: FromBuiltIn},
-	keyMax:      setting[int]{value: maxKeyLength, text: fmt.Sprint(maxKeyLength), source: FromBuiltIn},
+	keyMax:      setting[int]{value: MaxKeyLength, text: fmt.Sprint(MaxKeyLength), source: FromBuiltIn},
 	retention:   setting[time.Duration]{value: 24 * time.Hour, text: "24h", source: FromBuiltIn},
 	fingerprint: setting[fingerprint]{text: "canonical", source: FromBuiltIn},
 	waitUpTo:    setting[time.Duration]{text: "reject", source: FromBuiltIn},

@@ -4,6 +4,8 @@
 package tree
 
 import (
+	"iter"
+	"slices"
 	"strconv"
 
 	"gopkg.in/yaml.v3"
@@ -57,6 +59,9 @@ func (v Value) Pos() diag.Pos {
 // Exists reports whether the value is there at all; null is.
 func (v Value) Exists() bool { return v.node != nil }
 
+// IsNull reports whether the value is there, and null.
+func (v Value) IsNull() bool { return v.scalar("!!null") }
+
 // IsMap reports whether the value is a mapping.
 func (v Value) IsMap() bool { return v.node != nil && v.node.Kind == yaml.MappingNode }
 
@@ -106,6 +111,50 @@ func (v Value) Items() []Value {
 		items[i] = Value{v.file, n}
 	}
 	return items
+}
+
+// All returns the value and all that it holds, from the outside inwards.
+func (v Value) All() iter.Seq[Value] {
+	return func(yield func(Value) bool) { v.all(yield) }
+}
+
+func (v Value) all(yield func(Value) bool) bool {
+	if !v.Exists() {
+		return true
+	}
+	if !yield(v) {
+		return false
+	}
+	for _, f := range v.Fields() {
+		if !f.Value.all(yield) {
+			return false
+		}
+	}
+	for _, item := range v.Items() {
+		if !item.all(yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// Without returns the value without members of these names, its own and those
+// of all that it holds.
+func (v Value) Without(names ...string) Value {
+	if !v.Exists() {
+		return v
+	}
+	n := *v.node
+	n.Content = nil
+	for _, f := range v.Fields() {
+		if !slices.Contains(names, f.Name) {
+			n.Content = append(n.Content, f.Key.node, f.Value.Without(names...).node)
+		}
+	}
+	for _, item := range v.Items() {
+		n.Content = append(n.Content, item.Without(names...).node)
+	}
+	return Value{v.file, &n}
 }
 
 // Str returns the value of a string.
