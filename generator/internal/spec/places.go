@@ -12,13 +12,13 @@ import (
 // checkPlaces refuses markers that stand where they mark nothing, and
 // extensions whose name is nearly the marker's.
 func (l *loader) checkPlaces() {
-	l.walkPlaces(l.root, nil, false)
+	walkParts(l.root, nil, false, l.checkMembers)
 	for _, path := range l.root.Get("paths").Fields() {
 		if !path.Value.Get("$ref").Exists() {
 			continue
 		}
 		if item, problem := l.refs.resolve(path.Value); problem == nil && item.File() != l.root.File() {
-			l.walkPlaces(item, []string{"paths", path.Name}, false)
+			walkParts(item, []string{"paths", path.Name}, false, l.checkMembers)
 			l.refuseDefaults(item.File().Root())
 		}
 	}
@@ -35,29 +35,44 @@ func (l *loader) refuseDefaults(v tree.Value) {
 // author, so that such a name is no extension.
 var namedThings = []string{
 	"properties", "patternProperties", "dependentSchemas", "dependentRequired", "$defs", "definitions",
-	"headers", "encoding", "content", "links", "callbacks", "examples", "variables", "mapping", "scopes",
+	"headers", "encoding", "content", "links", "callbacks", "examples", "variables", "mapping", "scopes", responses,
 }
+
+// responses have statuses for names, and the name default.
+const responses = "responses"
 
 // dataMembers hold data, in which every name is allowed.
 var dataMembers = []string{"example", "default", "enum", "const", "value", "security"}
 
-// walkPlaces looks at v and all that it holds. The path leads there; named
-// says that v's members are named by the author.
-func (l *loader) walkPlaces(v tree.Value, path []string, named bool) {
+// walkParts visits v and all parts that it holds, which are no data. The path
+// leads there; named says that v's members are named by the author. Below a part
+// for which visit returns false, nothing is visited.
+func walkParts(v tree.Value, path []string, named bool, visit func(v tree.Value, path []string, named bool) bool) {
+	if !visit(v, path, named) {
+		return
+	}
 	for _, item := range v.Items() {
-		l.walkPlaces(item, path, false)
+		walkParts(item, path, false, visit)
 	}
 	for _, f := range v.Fields() {
-		if !named {
-			l.checkPlace(v, f, path)
-			if strings.HasPrefix(f.Name, "x-") || slices.Contains(dataMembers, f.Name) || f.Name == "examples" && f.Value.IsList() {
-				continue
-			}
+		isData := strings.HasPrefix(f.Name, "x-") || slices.Contains(dataMembers, f.Name) || f.Name == "examples" && f.Value.IsList()
+		if isData && !named {
+			continue
 		}
 		below := slices.Concat(path, []string{f.Name})
 		inComponents := len(path) == 1 && path[0] == "components"
-		l.walkPlaces(f.Value, below, !named && (inComponents || f.Value.IsMap() && slices.Contains(namedThings, f.Name)))
+		walkParts(f.Value, below, !named && (inComponents || f.Value.IsMap() && slices.Contains(namedThings, f.Name)), visit)
 	}
+}
+
+func (l *loader) checkMembers(v tree.Value, path []string, named bool) bool {
+	ofOperation := len(path) == 4 && path[0] == "paths" && path[3] == responses
+	if !named || ofOperation {
+		for _, f := range v.Fields() {
+			l.checkPlace(v, f, path)
+		}
+	}
+	return true
 }
 
 func (l *loader) checkPlace(owner tree.Value, f tree.Field, path []string) {

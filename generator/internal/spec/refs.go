@@ -109,28 +109,22 @@ func refProblem(at tree.Value, format string, args ...any) *diag.Diagnostic {
 }
 
 // BrokenRefs finds every $ref in the file that leads nowhere. Only readers of
-// the whole document stumble over those that no marked operation reaches.
+// the whole document stumble over those that no marked operation reaches. What
+// stands in data, such as an example, refers to nothing.
 func BrokenRefs(path string) diag.List {
 	file, findings := tree.Read(path)
 	if findings.HasErrors() {
 		return findings
 	}
 	refs := newResolver(file)
-	var walk func(tree.Value)
-	walk = func(v tree.Value) {
-		if _, ok := v.Get("$ref").Str(); ok {
-			if _, problem := refs.resolve(v); problem != nil {
-				findings = append(findings, *problem)
-			}
-			return
+	walkParts(file.Root(), nil, false, func(v tree.Value, _ []string, named bool) bool {
+		if _, ok := v.Get("$ref").Str(); !ok || named {
+			return true
 		}
-		for _, item := range v.Items() {
-			walk(item)
+		if _, problem := refs.resolve(v); problem != nil {
+			findings = append(findings, *problem)
 		}
-		for _, f := range v.Fields() {
-			walk(f.Value)
-		}
-	}
-	walk(file.Root())
+		return false
+	})
 	return findings
 }
