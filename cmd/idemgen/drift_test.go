@@ -109,7 +109,24 @@ var drifts = map[string]struct {
 	"more is released":    {marker("{release: [5XX]}"), marker("{release: [409, 5XX]}"), "openapi.yaml:7:31: answers that free the key of pay are [409, 5XX] now, and were [5XX]: an answer that is new in the list is rolled back, and its retry runs again; change it with the clients that retry such answers (release-changed)\n"},
 	"less is released":    {nil, marker("{release: []}"), "openapi.yaml:7:31: answers that free the key of pay are [] now, and were [401, 403, 408, 425, 429, 5XX]: one that is gone from it is stored with what the handler wrote, and replayed to every retry; change it with the clients that retry such answers (release-changed)\n"},
 	"other is released":   {marker("{release: [4XX]}"), marker("{release: [5XX]}"), "openapi.yaml:7:31: answers that free the key of pay are [5XX] now, and were [4XX]: an answer that is new in the list is rolled back, and its retry runs again, and one that is gone from it is stored with what the handler wrote, and replayed to every retry; change it with the clients that retry such answers (release-changed)\n"},
-	"several":             {nil, marker("{retention: 1h, key: {name: X-Key}}"), "openapi.yaml:7:33: answers of pay are kept for 1h now, and were for 24h: a retry that comes later than that runs again; keep the retention unless all clients give up sooner (retention-changed)\nopenapi.yaml:7:49: pay reads its key from the header X-Key now, and did from Idempotency-Key: a client that sends the old one is answered 400 key_missing; keep it until all clients send both (key-changed)\n"},
+	"media type": {
+		nil, []string{"application/json: {schema", "text/plain: {schema"},
+		"openapi.yaml:13:9: the fingerprint of pay takes a body of type \"application/json\" for bytes now, and took it for a JSON value: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come (fingerprint-changed)\n",
+	},
+	"another type of JSON": {nil, []string{"application/json: {schema", "application/vnd.api+json: {schema"}, ""},
+	"media types": {
+		[]string{"{application/json: {schema", "{multipart/form-data: {schema: {type: object}}, text/plain: {schema: {type: string}}, application/json; charset=utf-8: {schema"},
+		[]string{"{application/json: {schema", "{application/json: {schema: {type: object}}, text/html: {schema"},
+		"openapi.yaml:13:9: the fingerprint of pay takes a body of type \"multipart/form-data\" for bytes now, and took it for the parts of a form: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come (fingerprint-changed)\n",
+	},
+	"more media types": {nil, []string{"{application/json: {schema", "{application/json: {schema: {type: object}}, '*/*': {schema: {type: string}}, multipart/form-data: {schema"}, "openapi.yaml:13:9: the fingerprint of pay takes a body of type \"application/json\" for bytes now, and took it for a JSON value: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come (fingerprint-changed)\n"},
+	"no body": {
+		nil, []string{"      requestBody:\n        content: {application/json: {schema: {type: object, properties: {amount: {type: integer}, sent_at: {type: string}}}}}\n", ""},
+		"openapi.yaml:5:5: the fingerprint of pay takes a body of type \"application/json\" for bytes now, and took it for a JSON value: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come (fingerprint-changed)\n",
+	},
+	"media type, raw":      {marker("{fingerprint: raw}"), append(marker("{fingerprint: raw}"), "application/json: {schema", "text/plain: {schema"), ""},
+	"media type, left out": {marker("{fingerprint: {include: ['header:X-Trace']}}"), append(marker("{fingerprint: {include: ['header:X-Trace']}}"), "application/json: {schema", "text/plain: {schema"), ""},
+	"several":              {nil, marker("{retention: 1h, key: {name: X-Key}}"), "openapi.yaml:7:33: answers of pay are kept for 1h now, and were for 24h: a retry that comes later than that runs again; keep the retention unless all clients give up sooner (retention-changed)\nopenapi.yaml:7:49: pay reads its key from the header X-Key now, and did from Idempotency-Key: a client that sends the old one is answered 400 key_missing; keep it until all clients send both (key-changed)\n"},
 }
 
 // lines returns the findings of a run in the format json as lines with their
@@ -249,7 +266,8 @@ func TestDriftOutput(t *testing.T) {
 	if stdout, _ := check(exitFindings, "-check", "-against", old, "-format", "github"); !strings.HasPrefix(stdout, "::error file=openapi.yaml,line=7,col=33,title=retention-changed::answers of pay") || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("github: %s", stdout)
 	}
-	if stdout, stderr := check(exitDone, "-n"); !strings.Contains(stdout, "stale, would be written") || stderr != "" {
+	asked := strings.Replace(shorter, "33: ", "33: warning: ", 1) // who generates has asked for it
+	if stdout, stderr := check(exitDone, "-n"); !strings.Contains(stdout, "stale, would be written") || !strings.Contains(stderr, asked) || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("-n: %s%s", stdout, stderr)
 	}
 
@@ -265,6 +283,16 @@ func TestDriftOutput(t *testing.T) {
 	}
 	if _, stderr := check(exitFindings, "-check"); !strings.Contains(stderr, longer) || strings.Count(stderr, "\n") != 2 {
 		t.Errorf("longer, -check: %s", stderr)
+	}
+
+	for _, want := range []string{longer, ""} { // once it runs so, nothing changes any more
+		if _, stderr := check(exitDone); !strings.Contains(stderr, want) || (stderr == "") != (want == "") {
+			t.Errorf("generate: %q, want %q", stderr, want)
+		}
+	}
+	write(t, dir, "openapi.yaml", strings.NewReplacer(marker("{retention: 1h}")...).Replace(pay))
+	if _, stderr := check(exitDone); !strings.Contains(stderr, "warning: answers of pay are kept for 1h now, and were for 48h: ") {
+		t.Errorf("generate: %s", stderr)
 	}
 }
 

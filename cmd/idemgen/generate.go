@@ -79,17 +79,21 @@ func (o *outcome) generate(ctx context.Context) int {
 		if _, err := o.result.Write(); err != nil {
 			return o.fail(err)
 		}
-		return exitDone
 	}
-	if o.inv.check {
-		for _, c := range o.changes {
-			if c.State != generator.Fresh {
-				o.findings = append(append(o.findings, c.Drift(o.result)...), c.Finding())
+	for _, c := range o.changes {
+		drift := c.Drift(o.result)
+		if !o.inv.check { // the change is what the run is asked for
+			for i := range drift {
+				drift[i].Warning = true
 			}
 		}
-		if o.failed() {
-			return exitFindings
+		o.findings = append(o.findings, drift...)
+		if o.inv.check && c.State != generator.Fresh {
+			o.findings = append(o.findings, c.Finding())
 		}
+	}
+	if o.failed() {
+		return exitFindings
 	}
 	return exitDone
 }

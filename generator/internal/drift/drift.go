@@ -126,6 +126,7 @@ func (c *comparison) operation(old, op *spec.Operation) {
 	if !moved && op.ID() == old.ID() { // else no live key is compared, or none can match
 		c.fingerprint(old, op)
 		c.parameters(old, op)
+		c.bodies(old, op)
 	}
 	c.inFlight(old, op)
 	c.release(old, op)

@@ -126,7 +126,8 @@ func (r *reader) operation(name *ast.Ident, lit *ast.CompositeLit) spec.Operatio
 			p.Fingerprint = r.fingerprint(v)
 		case "Parameters":
 			op.Parameters = r.parameters(v)
-		case "Bodies": // no setting of a marker
+		case "Bodies":
+			op.Body = r.body(v)
 		case "WaitUpTo":
 			p.WaitUpTo = time.Duration(r.number(v))
 		case "Release":
@@ -195,6 +196,23 @@ func (r *reader) parameters(n ast.Expr) (all []spec.Parameter) {
 		}
 	})
 	return all
+}
+
+// body reads the media types of the body. Their kinds follow from them.
+func (r *reader) body(n ast.Expr) *spec.Body {
+	body := new(spec.Body)
+	for _, declared := range r.list(n) {
+		r.each(declared, func(name string, v ast.Expr) {
+			switch name {
+			case "MediaType":
+				body.MediaTypes = append(body.MediaTypes, spec.MediaType{Name: r.text(v)})
+			case "Kind":
+			default:
+				r.unknown(v)
+			}
+		})
+	}
+	return body
 }
 
 // list returns the elements of a slice.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idemgen/idemgen/generator/internal/spec"
+	"github.com/idemgen/idemgen/generator/internal/tree"
 )
 
 func (c *comparison) required(old, op *spec.Operation) {
@@ -184,6 +185,66 @@ func counted(op *spec.Operation, f spec.Fingerprint) []parameter {
 // names reports whether a list of places has a header.
 func names(list []string, header string) bool {
 	return slices.ContainsFunc(list, func(place string) bool { return strings.EqualFold(place, "header:"+header) })
+}
+
+// bodies compares as what the fingerprint takes a body of each type that was
+// declared.
+func (c *comparison) bodies(old, op *spec.Operation) {
+	fp := op.Policy.Fingerprint
+	if fp.Raw || len(fp.Include) > 0 && !slices.ContainsFunc(fp.Include, isPointer) {
+		return // bodies count as their bytes, or do not
+	}
+	pos := op.Pos
+	if op.Body != nil {
+		pos = op.Body.Pos
+	}
+	for _, mediaType := range mediaTypes(old) {
+		if was, is := bodyKind(old, mediaType), bodyKind(op, mediaType); was != is {
+			c.errorf(pos, "fingerprint-changed", "the fingerprint of %s takes a body of type %s for %s now, and took it for %s: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come", op.ID(), tree.Quote(mediaType), is, was)
+		}
+	}
+}
+
+func isPointer(place string) bool { return strings.HasPrefix(place, "/") }
+
+// mediaTypes are those of the declared body, without parameters, each once.
+func mediaTypes(op *spec.Operation) []string {
+	var all []string
+	if op.Body != nil {
+		for _, m := range op.Body.MediaTypes {
+			if t := spec.Essence(m.Name); !slices.Contains(all, t) {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+// bodyKind is as what the runtime hashes a body of the type, which depends on
+// the declared ones: a single one is taken whatever a request says.
+func bodyKind(op *spec.Operation, mediaType string) string {
+	const raw, json, parts = "bytes", "a JSON value", "the parts of a form"
+	kind := ""
+	declared := mediaTypes(op)
+	for _, t := range declared {
+		is := raw
+		switch {
+		case len(declared) > 1 && !strings.Contains(t, "*") && !strings.HasPrefix(mediaType, t):
+			continue
+		case spec.IsJSON(t):
+			is = json
+		case strings.HasPrefix(t, "multipart/"):
+			is = parts
+		}
+		if kind != "" && kind != is {
+			return raw // the types disagree
+		}
+		kind = is
+	}
+	if kind == "" {
+		return raw
+	}
+	return kind
 }
 
 func (c *comparison) inFlight(old, op *spec.Operation) {
