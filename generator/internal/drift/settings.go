@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/idemgen/idemgen/generator/internal/spec"
-	"github.com/idemgen/idemgen/generator/internal/tree"
 )
 
 func (c *comparison) required(old, op *spec.Operation) {
@@ -200,7 +199,7 @@ func (c *comparison) bodies(old, op *spec.Operation) {
 	}
 	for _, mediaType := range mediaTypes(old) {
 		if was, is := bodyKind(old, mediaType), bodyKind(op, mediaType); was != is {
-			c.errorf(pos, "fingerprint-changed", "the fingerprint of %s takes a body of type %s for %s now, and took it for %s: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come", op.ID(), tree.Quote(mediaType), is, was)
+			c.errorf(pos, "fingerprint-changed", "the fingerprint of %s takes a body of type %q for %s now, and took it for %s: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come", op.ID(), mediaType, is, was)
 		}
 	}
 }
