@@ -19,6 +19,7 @@ var fragmentPlaces = map[string]func(fragment string) map[string]string{
 	"contract":            inContract,
 	"duplicate-key":       inOperation,
 	"fingerprint-place":   inOperation,
+	"go-declared-twice":   inOapiConfig,
 	"go-dot-imports":      inOapiConfig,
 	"go-framework":        inOapiConfig,
 	"go-no-files":         asConfig,

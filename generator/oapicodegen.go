@@ -202,7 +202,8 @@ func loadForOapi(path string, overlay codegen.OutputOptionsOverlay) (*openapi3.T
 	}
 	file, findings := tree.Parse(path, data)
 	if findings.HasErrors() {
-		return nil, findings
+		return nil, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(path)}, "oapi-codegen",
+			"oapi-codegen cannot apply an overlay to this document, which it writes anew as YAML that it cannot read (%s); apply the overlay to the document itself", findings[0].Message)}
 	}
 	strict := overlay.Strict == nil || *overlay.Strict
 	if findings := file.Overlay(overlay.Path, strict); findings.HasErrors() {

@@ -2,6 +2,9 @@ package generator_test
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,6 +142,117 @@ func TestRealContracts(t *testing.T) {
 				t.Errorf("the contract is invalid in another way than the document:\n%s\n%s", after, before)
 			}
 		})
+	}
+}
+
+// Documents that people publish, with every operation marked that may change
+// something, become code without a single compiler error, also where
+// oapi-codegen's own has some. What oapi-codegen refuses by default is refused
+// with its reason; the options are those by which users get on.
+func TestRealDocumentsCompile(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs := realSpecs(t, root)
+	for name, test := range map[string]struct {
+		document string
+		refusal  string // by default; "" for none
+		options  string // for oapi-codegen
+		repair   bool   // by the overlay repair.yaml of the case in testdata/real
+		// mended is text of the document that no option reaches, and what
+		// stands there instead.
+		mended  []string
+		marked  int
+		refused map[string]int // by code
+		theirs  int            // errors of oapi-codegen's own code
+	}{
+		"adyen": {document: "adyen-checkout-v72.json", marked: 25},
+		"formance": {
+			document: "formance-ledger.yaml",
+			refusal:  "formance-ledger.yaml: oapi-codegen cannot generate from this document: error collecting component types: error generating Go types for component schemas: error converting Schema V2QueryParams to Go type: error generating type for oneOf: discriminator: not all schemas were mapped",
+			options:  "{response-type-suffix: Answer, exclude-schemas: [V2QueryParams]}", marked: 31, theirs: 24,
+		},
+		"github": {
+			document: "github-ogen-trimmed.json",
+			refusal:  "github-ogen-trimmed.json: oapi-codegen cannot generate from this document: error generating code for type definitions: duplicate typename 'Actor' detected",
+			options:  "{resolve-type-name-collisions: true}", marked: 367, theirs: 72,
+		},
+		"midaz": {document: "midaz-transaction.yaml", marked: 20},
+		"paypal": {
+			document: "paypal-orders-v2.json",
+			refusal:  "paypal-orders-v2.json: oapi-codegen cannot generate from this document: error generating code for type definitions: duplicate typename 'AuthorizationStatus' detected",
+			repair:   true, marked: 7,
+		},
+		"square": {
+			document: "square-connect.json",
+			refusal:  `square-connect.json:9946:21: the $ref "#/components/schemas/CatalogModifierToggleOverrideType" leads nowhere`,
+			mended:   []string{"CatalogModifierToggleOverrideType", "CatalogModifierListSelectionType"},
+			// UpdateVendor does not declare the parameter of its path.
+			options: "{response-type-suffix: Result, exclude-operation-ids: [UpdateVendor]}",
+			marked:  197, refused: map[string]int{"operation-unmatched": 1},
+		},
+		"svix": {
+			document: "svix-server.json",
+			refusal:  "svix-server.json: oapi-codegen cannot generate from this document: error creating operation definitions: path '/api/v1/app/{app_id}' has 1 positional parameters, but spec has 0 declared",
+			repair:   true, marked: 23,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			content, err := os.ReadFile(filepath.Join(specs, test.document))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := map[string]string{
+				test.document:       string(content),
+				"idemgen.yaml":      "spec: " + test.document + "\noapi-codegen: oapi-codegen.yaml\n",
+				"oapi-codegen.yaml": wholeOapiConfig,
+			}
+			if test.refusal != "" {
+				refusedByDefault(t, project(t, files), test.refusal)
+			}
+			files[test.document] = strings.NewReplacer(test.mended...).Replace(string(content))
+			options := cmp.Or(test.options, "{}")
+			if test.repair {
+				overlay, err := os.ReadFile(filepath.Join(root, "testdata", "real", name, "repair.yaml"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				files["repair.yaml"] = string(overlay)
+				files["idemgen.yaml"] += "overlay: repair.yaml\n"
+				options = "{overlay: {path: repair.yaml}}"
+			}
+			files["oapi-codegen.yaml"] += "output-options: " + options + "\n"
+			result, refused := allMarked(t, project(t, files))
+			if result.Protected != test.marked || !maps.Equal(refused, test.refused) {
+				t.Errorf("%d operations are marked and refused are %v; want %d and %v", result.Protected, refused, test.marked, test.refused)
+			}
+			if theirs := typeChecked(t, result); theirs != test.theirs {
+				t.Errorf("oapi-codegen's own code has %d errors, want %d", theirs, test.theirs)
+			}
+		})
+	}
+}
+
+// wholeOapiConfig has everything generated that there is.
+const wholeOapiConfig = "package: api\noutput: api.gen.go\ngenerate: {models: true, client: true, std-http-server: true, strict-server: true}\n"
+
+// refusedByDefault checks that a project cannot be generated, and why.
+func refusedByDefault(t *testing.T, dir, want string) {
+	t.Helper()
+	config, err := generator.LoadConfig(filepath.Join(dir, "idemgen.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = generator.Generate(t.Context(), config)
+	var findings generator.Findings
+	found := func(d generator.Diagnostic) bool {
+		return strings.HasPrefix(d.String(), filepath.ToSlash(dir)+"/"+want)
+	}
+	if !errors.As(err, &findings) || !slices.ContainsFunc(findings, found) {
+		t.Errorf("%v\nwant %s", err, want)
 	}
 }
 

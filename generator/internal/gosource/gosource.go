@@ -40,6 +40,8 @@ type Package struct {
 	// Scope is what the package declares, and where: Type, func and, for
 	// methods, Type.Method. What idemgen wrote is left out.
 	Scope map[string]diag.Pos
+	// Again says where types are that the package declares a second time.
+	Again map[string]diag.Pos
 	// Defined maps types to the type of the package that they are declared as,
 	// and whose methods they do not have: type A B.
 	Defined map[string]string
@@ -237,7 +239,7 @@ func (l *loader) index() *Package {
 			break
 		}
 	}
-	pkg := &Package{Name: name, Scope: make(map[string]diag.Pos), Defined: make(map[string]string)}
+	pkg := &Package{Name: name, Scope: make(map[string]diag.Pos), Again: make(map[string]diag.Pos), Defined: make(map[string]string)}
 	l.types = make(map[string]declaration)
 	l.funcs = make(map[string]function)
 	for _, f := range l.files {
@@ -280,6 +282,10 @@ func (l *loader) declare(pkg *Package, f *file, d ast.Decl) {
 			switch s := s.(type) {
 			case *ast.TypeSpec:
 				l.refuseSecond(s, f)
+				if _, again := l.types[s.Name.Name]; again {
+					pkg.Again[s.Name.Name] = l.pos(s.Name)
+					continue
+				}
 				pkg.Scope[s.Name.Name] = l.pos(s.Name)
 				l.types[s.Name.Name] = declaration{s, f}
 				if of, ok := s.Type.(*ast.Ident); ok && !s.Assign.IsValid() {

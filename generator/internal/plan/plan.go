@@ -117,6 +117,7 @@ func (p *planner) plan() *File {
 			m.Route = method.Routes[0].Method + " " + method.Routes[0].Path
 		}
 		if op, ok := marked[method.Name]; ok {
+			p.refuseTwice(op, method)
 			m.Marked = &Operation{spec: op, method: method, hasServer: p.pkg.HasServer, names: p.name(op, method)}
 			f.Operations = append(f.Operations, m.Marked)
 		}
@@ -155,6 +156,21 @@ func (p *planner) plan() *File {
 	f.RequestContext = p.scope.free("idempotentContext")
 	f.AttemptContext = p.scope.free("idempotentAttempt")
 	return f
+}
+
+// refuseTwice refuses an operation of which a type has two declarations: nobody
+// can say which of them code that uses it would get.
+func (p *planner) refuseTwice(op *spec.Operation, method *gosource.Operation) {
+	used := []string{method.Request, method.Response}
+	if method.Call != nil {
+		used = append(used, method.Call.Response)
+	}
+	for _, name := range used {
+		if again, twice := p.pkg.Again[name]; twice {
+			p.errorf(again, "go-declared-twice", "the type %s of %s (%s %s) is already declared at %s; if a schema of the document has this name, set response-type-suffix under output-options in the oapi-codegen config, or give the schema another name with x-go-name",
+				name, op.ID(), op.Method, op.Path, p.pkg.Scope[name])
+		}
+	}
 }
 
 // reserve takes the names that are the same in every package.
