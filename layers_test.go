@@ -68,7 +68,7 @@ var layers = map[string]layer{
 		own:        []string{"generator/internal/diag", "generator/internal/spec", "generator/internal/tree", "templates"},
 		thirdParty: []string{"gopkg.in/yaml.v3"},
 	},
-	"generator/internal/gosource": {own: []string{"generator/internal/diag", "templates"}},
+	"generator/internal/gosource": {own: []string{"generator/internal/diag", "templates"}, thirdParty: []string{"golang.org/x/mod/modfile"}},
 	"generator/internal/plan":     {own: []string{"generator/internal/diag", "generator/internal/spec", "generator/internal/gosource"}},
 	"generator/internal/render":   {own: []string{"generator/internal/plan", "templates"}},
 	"templates":                   {},

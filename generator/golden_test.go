@@ -115,14 +115,20 @@ func TestGoldenFamily(t *testing.T) {
 		}
 		return content
 	}
-	for file, names := range map[string][]string{
-		"behaviour_test.go": {"std-http", "gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7", "echo", "echo5", "gin", "iris"},
-		"serve_test.go":     {"std-http", "gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7"},
+	older := []string{"std-http", "gorilla", "oapi-codegen-v2.3", "oapi-codegen-v2.4", "oapi-codegen-v2.5", "oapi-codegen-v2.6", "oapi-codegen-v2.7"}
+	for _, family := range []struct {
+		first, file string
+		others      []string
+	}{
+		{"chi", "behaviour_test.go", append([]string{"echo", "echo5", "gin", "iris"}, older...)},
+		{"chi", "serve_test.go", older},
+		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla"}},
+		{"plain-std-http", "serve_test.go", []string{"plain-chi", "plain-gorilla"}},
 	} {
-		want := read("chi/" + file)
-		for _, name := range names {
-			if !bytes.Equal(read(name+"/"+file), want) {
-				t.Errorf("%s of %s differs from that of chi; copy one of them", file, name)
+		want := read(family.first + "/" + family.file)
+		for _, name := range family.others {
+			if !bytes.Equal(read(name+"/"+family.file), want) {
+				t.Errorf("%s of %s differs from that of %s; copy one of them", family.file, name, family.first)
 			}
 		}
 	}

@@ -31,6 +31,7 @@ func TestOapiCodegenOptions(t *testing.T) {
 		"servers":     {"models: true, chi-server: true, strict-server: true", "{}"},
 		"clients":     {"models: true, client: true", "{}"},
 		"gorilla":     {"models: true, client: true, gorilla-server: true, strict-server: true, embedded-spec: true", "{}"},
+		"plain":       {"models: true, client: true, std-http-server: true", "{}"},
 		"suffix":      {all, "{response-type-suffix: Resp}"},
 		"camelcase":   {all, "{name-normalizer: ToCamelCase}"},
 		"digits":      {all, "{name-normalizer: ToCamelCaseWithDigits}"},

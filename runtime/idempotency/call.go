@@ -25,6 +25,8 @@ type Call struct {
 	started time.Time
 	noRerun atomic.Bool
 
+	decodeJSON func(*http.Request, any) error // set by Handle
+
 	mu      sync.Mutex // a middleware can leave a handler running, or run two
 	outcome Outcome
 	err     error

@@ -16,6 +16,7 @@ type options struct {
 	observer      Observer
 	problem       func(http.ResponseWriter, *http.Request, Problem)
 	unstored      headerList
+	decodeJSON    func(*http.Request, any) error
 	framework     []any
 }
 
@@ -26,6 +27,7 @@ func newOptions(opts []Option) options {
 		maxWaiting:    100,
 		replayHeader:  "Idempotent-Replayed",
 		problem:       WriteProblem,
+		decodeJSON:    decodeJSON,
 		unstored: headerList{
 			names: map[string]bool{
 				"Authentication-Info": true,
@@ -106,6 +108,15 @@ func WithUnstoredHeaders(names ...string) Option {
 			o.unstored.names[http.CanonicalHeaderKey(name)] = true
 		}
 	}
+}
+
+// WithJSONDecoder replaces what reads the JSON bodies of marked operations, on
+// servers without oapi-codegen's strict server, which reads them itself. Where
+// a middleware validates bodies and leaves the validated value on them, give
+// BindJSONBody of oapi-codegen/runtime, which takes that value. Defaults to
+// encoding/json.
+func WithJSONDecoder(decode func(r *http.Request, v any) error) Option {
+	return func(o *options) { o.decodeJSON = decode }
 }
 
 // WithFramework carries a generated package's own options to its constructor.

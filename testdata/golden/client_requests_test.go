@@ -28,6 +28,7 @@ import (
 	v26 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.6"
 	v27 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.7"
 	openapi31 "github.com/idemgen/idemgen/testdata/golden/openapi-3.1"
+	plainstdhttp "github.com/idemgen/idemgen/testdata/golden/plain-std-http"
 	policies "github.com/idemgen/idemgen/testdata/golden/policies"
 	references "github.com/idemgen/idemgen/testdata/golden/references"
 	separateclient "github.com/idemgen/idemgen/testdata/golden/separate-client"
@@ -53,6 +54,7 @@ var clients = map[string]func(address string) (ours, theirs reflect.Value, err e
 	"oapi-codegen-v2.6": both(v26.NewIdempotentClient, v26.NewClientWithResponses),
 	"oapi-codegen-v2.7": both(v27.NewIdempotentClient, v27.NewClientWithResponses),
 	"openapi-3.1":       both(openapi31.NewIdempotentClient, openapi31.NewClientWithResponses),
+	"plain-std-http":    both(plainstdhttp.NewIdempotentClient, plainstdhttp.NewClientWithResponses),
 	"policies":          both(policies.NewIdempotentClient, policies.NewClientWithResponses),
 	"references":        both(references.NewIdempotentClient, references.NewClientWithResponses),
 	"separate-client":   both(separateclient.NewIdempotentClient, separateclient.NewClientWithResponses),

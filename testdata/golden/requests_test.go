@@ -35,6 +35,11 @@ import (
 	v26 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.6"
 	v27 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.7"
 	openapi31 "github.com/idemgen/idemgen/testdata/golden/openapi-3.1"
+	plainchi "github.com/idemgen/idemgen/testdata/golden/plain-chi"
+	plaindotimport "github.com/idemgen/idemgen/testdata/golden/plain-dot-import"
+	plaingorilla "github.com/idemgen/idemgen/testdata/golden/plain-gorilla"
+	plainnames "github.com/idemgen/idemgen/testdata/golden/plain-names"
+	plainstdhttp "github.com/idemgen/idemgen/testdata/golden/plain-std-http"
 	policies "github.com/idemgen/idemgen/testdata/golden/policies"
 	references "github.com/idemgen/idemgen/testdata/golden/references"
 	separateclient "github.com/idemgen/idemgen/testdata/golden/separate-client"
@@ -65,6 +70,11 @@ var interfaces = map[string]reflect.Type{
 	"oapi-codegen-v2.6": reflect.TypeFor[v26.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.7": reflect.TypeFor[v27.IdempotentServer[struct{}]](),
 	"openapi-3.1":       reflect.TypeFor[openapi31.IdempotentServer[struct{}]](),
+	"plain-chi":         reflect.TypeFor[plainchi.IdempotentServer[struct{}]](),
+	"plain-dot-import":  reflect.TypeFor[plaindotimport.IdempotentServer[struct{}]](),
+	"plain-gorilla":     reflect.TypeFor[plaingorilla.IdempotentServer[struct{}]](),
+	"plain-names":       reflect.TypeFor[plainnames.IdempotentServer[struct{}]](),
+	"plain-std-http":    reflect.TypeFor[plainstdhttp.IdempotentServer[struct{}]](),
 	"policies":          reflect.TypeFor[policies.IdempotentServer[struct{}]](),
 	"references":        reflect.TypeFor[references.IdempotentServer[struct{}]](),
 	"separate-client":   reflect.TypeFor[separateclient.IdempotentClient](),

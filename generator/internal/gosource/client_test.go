@@ -165,8 +165,8 @@ func TestClientFindings(t *testing.T) {
 		want  string
 	}{
 		"not strict": {
-			map[string]string{"client.gen.go": client, "server.gen.go": "package api\n\ntype ServerInterface interface{ Pay() }\n"},
-			"DIR/server.gen.go:3:6: package api has a ServerInterface and no StrictServerInterface",
+			map[string]string{"client.gen.go": client, "server.gen.go": "package api\n\nimport \"github.com/labstack/echo/v4\"\n\ntype ServerInterface interface{ Pay(c echo.Context) error }\n"},
+			"DIR/server.gen.go:5:6: package api has a ServerInterface of github.com/labstack/echo/v4 and no StrictServerInterface",
 		},
 		"two operations of a name": {
 			map[string]string{"client.gen.go": strings.Replace(client, "PayWithResponse(", "GetWithResponse(", 1)},

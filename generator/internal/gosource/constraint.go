@@ -13,7 +13,7 @@ import (
 func (l *loader) constraint() string {
 	var all constraint.Expr
 	var seen []string
-	for _, name := range []string{strictInterface, serverInterface, clientInterface} {
+	for _, name := range outputs {
 		d, ok := l.types[name]
 		if !ok {
 			continue

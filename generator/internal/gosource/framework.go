@@ -25,7 +25,8 @@ type framework struct {
 	// options is the type of the strict server's options. Some versions of
 	// oapi-codegen have none for gin.
 	options  string
-	declares []string // by every version
+	declares []string // by every version, with a strict server
+	plain    bool     // servers without a strict one are supported too
 }
 
 type typeName struct{ path, name string }
@@ -40,6 +41,7 @@ var frameworks = []framework{
 		writer:   typeName{"net/http", "ResponseWriter"},
 		options:  "StrictHTTPServerOptions",
 		declares: []string{"StrictHTTPServerOptions", "StrictMiddlewareFunc", "NewStrictHandler", "NewStrictHandlerWithOptions"},
+		plain:    true,
 	},
 	{
 		name:     Echo,

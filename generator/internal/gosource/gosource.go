@@ -24,16 +24,18 @@ import (
 // Package is a directory of Go files, oapi-codegen's output among them.
 type Package struct {
 	Name string
-	// HasServer says that there is a strict server, and Framework what for.
-	HasServer bool
-	Framework Framework
+	// HasServer says that there is a server, Plain that it is no strict one, and
+	// Framework what it is for.
+	HasServer, Plain bool
+	Framework        Framework
 	// Context is what the framework gives a handler first.
 	Context Type
 	// Options is the name of the type of the strict server's options, or "".
 	// NewStrictHandlerWithOptions takes them.
 	Options string
-	// Operations are the methods of StrictServerInterface, in their order; in
-	// a package without a server, the client's.
+	// Operations are the methods of StrictServerInterface, in their order, or
+	// those of a plain ServerInterface; in a package without a server, the
+	// client's.
 	Operations []Operation
 	// Client is nil where there is none.
 	Client *Client
@@ -53,7 +55,7 @@ type Package struct {
 	// Constraint is the build constraint that the output of oapi-codegen has,
 	// or "".
 	Constraint string
-	Pos        diag.Pos // of StrictServerInterface, or of the client's interface
+	Pos        diag.Pos // of the interface that Operations are the methods of
 }
 
 // Operation is an operation under the name that its methods have. What is of
@@ -71,8 +73,12 @@ type Operation struct {
 	Response string  // name of the response object's type
 	Visit    string  // its method
 	// Parameters are those of the ServerInterface method of the same name,
-	// without what the framework gives it.
-	Parameters []Field
+	// without First, which are what the framework gives it.
+	First, Parameters []Field
+	// Results are those of a plain server's method.
+	Results []Field
+	// Bodies are the types that a plain server decodes bodies into.
+	Bodies []Body
 	// Call is how the client calls it, nil where there is no client.
 	Call *Call
 }
@@ -141,8 +147,11 @@ const (
 	serverInterface = "ServerInterface"
 )
 
+// outputs are the types that operations are read from.
+var outputs = []string{strictInterface, serverInterface, clientInterface}
+
 func enable() string {
-	return "set strict-server: true beside " + Servers("or") + " under generate: in the oapi-codegen config, and run oapi-codegen"
+	return "set " + Servers("or") + " under generate: in the oapi-codegen config, and run oapi-codegen"
 }
 
 func (l *loader) load(overlay map[string][]byte) *Package {
@@ -159,10 +168,13 @@ func (l *loader) load(overlay map[string][]byte) *Package {
 		return nil
 	}
 	l.client(pkg)
-	// A package with any part of a server needs all of it, or calls would run
-	// unprotected.
-	if pkg.Client == nil || l.types[serverInterface].spec != nil || l.types[strictInterface].spec != nil {
+	switch strict, server := l.types[strictInterface].spec, l.types[serverInterface].spec; {
+	case strict != nil:
 		l.strictServer(pkg)
+	case server != nil:
+		l.plainServer(pkg)
+	case pkg.Client == nil:
+		l.errorf(l.dirPos(), "go-no-server", "package %s has neither a ServerInterface nor a client; %s; or set client: true for a package that is a client alone", pkg.Name, enable())
 	}
 	l.join(pkg)
 	pkg.Constraint = l.constraint()
@@ -303,12 +315,9 @@ func (l *loader) declare(pkg *Package, f *file, d ast.Decl) {
 // refuseSecond refuses a second server or client, whose operations would take
 // the place of the first one's.
 func (l *loader) refuseSecond(s *ast.TypeSpec, f *file) {
-	switch s.Name.Name {
-	case serverInterface, strictInterface, clientInterface:
-		if first, ok := l.types[s.Name.Name]; ok {
-			l.errorf(l.pos(s.Name), "go-two-outputs", "%s is already declared at %s: a package holds what oapi-codegen generates from one document; give each document a package of its own, or delete the file that is left over (%s or %s)",
-				s.Name.Name, l.pos(first.spec.Name), first.file.name, f.name)
-		}
+	if first, ok := l.types[s.Name.Name]; ok && slices.Contains(outputs, s.Name.Name) {
+		l.errorf(l.pos(s.Name), "go-two-outputs", "%s is already declared at %s: a package holds what oapi-codegen generates from one document; give each document a package of its own, or delete the file that is left over (%s or %s)",
+			s.Name.Name, l.pos(first.spec.Name), first.file.name, f.name)
 	}
 }
 
@@ -326,13 +335,13 @@ func receiver(d *ast.FuncDecl) string {
 	return append(names, "")[0]
 }
 
-// IsGenerated reports whether a file declares oapi-codegen's strict server or
-// its client.
+// IsGenerated reports whether a file declares oapi-codegen's server or its
+// client.
 func IsGenerated(f *ast.File) bool {
 	for _, d := range f.Decls {
 		if g, ok := d.(*ast.GenDecl); ok {
 			for _, s := range g.Specs {
-				if t, ok := s.(*ast.TypeSpec); ok && (t.Name.Name == strictInterface || t.Name.Name == clientInterface) {
+				if t, ok := s.(*ast.TypeSpec); ok && slices.Contains(outputs, t.Name.Name) {
 					return true
 				}
 			}
@@ -344,16 +353,7 @@ func IsGenerated(f *ast.File) bool {
 // strictServer reads the operations.
 func (l *loader) strictServer(pkg *Package) {
 	server, strict := l.methods(serverInterface), l.methods(strictInterface)
-	strictType, ok := l.types[strictInterface]
-	switch {
-	case !ok && l.types[serverInterface].spec != nil:
-		l.errorf(l.pos(l.types[serverInterface].spec.Name), "go-no-strict-server", "package %s has a ServerInterface and no StrictServerInterface; %s", pkg.Name, enable())
-		return
-	case !ok:
-		l.errorf(l.dirPos(), "go-no-strict-server", "package %s has no StrictServerInterface and no client; %s; or set client: true for a package that is a client alone", pkg.Name, enable())
-		return
-	}
-	pkg.HasServer, pkg.Pos = true, l.pos(strictType.spec.Name)
+	pkg.HasServer, pkg.Pos = true, l.pos(l.types[strictInterface].spec.Name)
 	if l.types[serverInterface].spec == nil {
 		l.errorf(pkg.Pos, "go-no-server", "package %s has a StrictServerInterface and no ServerInterface; %s", pkg.Name, enable())
 		return

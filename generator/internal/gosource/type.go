@@ -65,6 +65,11 @@ func Reader() Type {
 	return Type{text: []string{"", ".Reader"}, pkgs: []Import{{Name: "io", Path: "io"}}}
 }
 
+// MultipartReader is the type *multipart.Reader.
+func MultipartReader() Type {
+	return Type{text: []string{"*", ".Reader"}, pkgs: []Import{{Name: "multipart", Path: "mime/multipart"}}}
+}
+
 // IsZero reports whether t is no type.
 func (t Type) IsZero() bool { return len(t.text) == 0 }
 

@@ -88,8 +88,11 @@ func (i *imports) add(path string) {
 
 // uses imports what the templates need.
 func (i *imports) uses(f *File) {
-	for _, path := range []string{"context", "log/slog", "net/http", "time", runtimePath} {
+	for _, path := range []string{"log/slog", "net/http", "time", runtimePath} {
 		i.add(path)
+	}
+	if f.Client != nil || !f.Plain || f.Target != string(gosource.NetHTTP) { // it has its context in the request
+		i.add("context")
 	}
 	if f.Client != nil {
 		i.add("slices")

@@ -10,6 +10,9 @@ import (
 // fill decides what of an operation depends on the generated types.
 func (o *Operation) fill(imports *imports) {
 	taken := map[string]bool{"s": true, "c": true, "w": true, "r": true, "http": true, o.OperationVar: true}
+	if o.plain {
+		o.takePlainNames(taken, imports)
+	}
 	for _, f := range o.method.Parameters {
 		name := f.Name
 		for taken[name] || name == "" || name == "_" {
@@ -19,6 +22,9 @@ func (o *Operation) fill(imports *imports) {
 		o.Parameters = append(o.Parameters, Parameter{Name: name, Type: f.Type.Format(imports.name)})
 	}
 	o.fillInput(imports)
+	if o.plain {
+		o.fillPlain(imports)
+	}
 	o.fillBodies()
 }
 
@@ -31,8 +37,11 @@ type requestObject struct {
 }
 
 func (o *Operation) requestObject() requestObject {
-	if !o.hasServer {
+	switch {
+	case !o.hasServer:
 		return o.clientObject()
+	case o.plain:
+		return o.plainObject()
 	}
 	var r requestObject
 	for _, f := range o.method.Fields {

@@ -17,6 +17,7 @@ type Operation struct {
 	spec      *spec.Operation
 	method    *gosource.Operation
 	hasServer bool
+	plain     bool
 
 	// InputFields are the fields of the input type.
 	InputFields []InputField
@@ -38,6 +39,8 @@ type Operation struct {
 	// StreamCondition is true in Go for a request whose body is a stream; ""
 	// where all are.
 	StreamCondition string
+	// Decodes read the bodies of a plain server.
+	Decodes []Decode
 }
 
 // InputField is a field of an operation's input.

@@ -24,10 +24,11 @@ type File struct {
 	// StrictServerInterface, or of the client's interface without one.
 	Operations []*Operation
 	Methods    []Method
-	// HasServer says that there is server code. Target names the template of
-	// what differs between frameworks.
-	HasServer bool
-	Target    string
+	// HasServer says that there is server code, and Plain that it is without a
+	// strict server. Target names the template of what differs between
+	// frameworks.
+	HasServer, Plain bool
+	Target           string
 	// Context is the type that the framework gives a handler first, and
 	// Framework the name under which the file imports its package.
 	Context, Framework string
@@ -52,7 +53,10 @@ type Method struct {
 	Route         string // "POST /path", or "" where the generated code does not say
 	RequestObject string
 	Response      string
-	Marked        *Operation // nil for unmarked operations
+	// First, Parameters and Results are those of a plain server's method. First
+	// are the framework's, and among Parameters too.
+	First, Parameters, Results string
+	Marked                     *Operation // nil for unmarked operations
 }
 
 // Doc is the comment of the method. The document's path is in it.
@@ -72,9 +76,10 @@ func (m Method) Doc() string {
 // The names that users type beside those of single operations.
 var (
 	serverNames = []string{
-		"IdempotentServer", "NewIdempotentHandler", "WithStrictServer",
+		"IdempotentServer", "NewIdempotentHandler",
 		"IdempotencyRequestHeaders", "IdempotencyResponseHeaders",
 	}
+	strictNames = []string{"WithStrictServer"}
 	clientNames = []string{"IdempotentClient", "NewIdempotentClient", "WithClientOptions"}
 )
 
@@ -101,7 +106,7 @@ func (p *planner) errorf(pos diag.Pos, code, format string, args ...any) {
 }
 
 func (p *planner) plan() *File {
-	f := &File{Package: p.pkg.Name, Source: p.doc.Name, Constraint: p.pkg.Constraint, Options: p.pkg.Options, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer}
+	f := &File{Package: p.pkg.Name, Source: p.doc.Name, Constraint: p.pkg.Constraint, Options: p.pkg.Options, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer, Plain: p.pkg.Plain}
 	marked := p.match()
 	p.checkPatterns(marked)
 	p.reserve()
@@ -118,7 +123,8 @@ func (p *planner) plan() *File {
 		}
 		if op, ok := marked[method.Name]; ok {
 			p.refuseTwice(op, method)
-			m.Marked = &Operation{spec: op, method: method, hasServer: p.pkg.HasServer, names: p.name(op, method)}
+			m.Marked = &Operation{spec: op, method: method, hasServer: p.pkg.HasServer, plain: p.pkg.Plain, names: p.name(op, method)}
+			p.checkPlainBodies(m.Marked)
 			f.Operations = append(f.Operations, m.Marked)
 		}
 		f.Methods = append(f.Methods, m)
@@ -135,6 +141,9 @@ func (p *planner) plan() *File {
 		op.RetryPackage = f.RetryPackage
 		op.fill(imports)
 		p.checkBodies(op)
+	}
+	if f.Plain {
+		f.fillSignatures(p.pkg.Operations, imports)
 	}
 	f.Client = p.client(f, imports)
 	if f.HasServer {
@@ -178,6 +187,9 @@ func (p *planner) reserve() {
 	var fixed []string
 	if p.pkg.HasServer {
 		fixed = append(fixed, serverNames...)
+	}
+	if p.pkg.HasServer && !p.pkg.Plain {
+		fixed = append(fixed, strictNames...)
 	}
 	if p.pkg.Client != nil {
 		fixed = append(fixed, clientNames...)

@@ -1,0 +1,5 @@
+package api
+
+type CountTextRequestBody = Count
+
+type Count int
