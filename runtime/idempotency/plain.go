@@ -116,7 +116,7 @@ func (w *plainWriter) writeHeader(status int) {
 		return
 	}
 	if status == http.StatusSwitchingProtocols {
-		w.refuse("switch protocols")
+		_ = w.refuse("switch protocols") // finish returns it
 		return
 	}
 	if w.wrote = status >= 200; w.wrote {
