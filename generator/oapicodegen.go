@@ -105,20 +105,12 @@ func (c Config) unreadMarkers(overlay string) diag.List {
 	if findings.HasErrors() {
 		return findings
 	}
-	var walk func(tree.Value)
-	walk = func(v tree.Value) {
-		for _, item := range v.Items() {
-			walk(item)
-		}
-		for _, f := range v.Fields() {
-			if f.Name == c.Marker {
-				findings = append(findings, diag.Errorf(f.Key.Pos(), "marker-place",
-					"%s marks nothing in this overlay, which is oapi-codegen's alone; write overlay: in %s", f.Name, diag.FileName(c.File)))
-			}
-			walk(f.Value)
+	for v := range file.Root().All() {
+		if f := v.Field(c.Marker); f.Value.Exists() {
+			findings = append(findings, diag.Errorf(f.Key.Pos(), "marker-place",
+				"%s marks nothing in this overlay, which is oapi-codegen's alone; write overlay: in %s", f.Name, diag.FileName(c.File)))
 		}
 	}
-	walk(file.Root())
 	return findings
 }
 
