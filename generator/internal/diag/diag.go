@@ -54,7 +54,7 @@ func (d Diagnostic) String() string {
 	if d.Pos == (Pos{}) {
 		return msg
 	}
-	return d.Pos.String() + ": " + msg
+	return printable(d.Pos.String()) + ": " + msg // a file's name may be anything, too
 }
 
 // Unreadable is the code of a file that cannot be read.

@@ -35,6 +35,7 @@ func TestString(t *testing.T) {
 		"a.yaml: warning: careful": Warningf(Pos{File: "a.yaml"}, "c", "careful"),
 		"wrong":                    Errorf(Pos{}, "c", "wrong"),
 		"a\uFFFDb\uFFFD[31m":       Errorf(Pos{}, "c", "%s", "a\nb\x1b[31m"),
+		"a\uFFFDb.yaml:3: wrong":   Errorf(Pos{"a\nb.yaml", 3, 0}, "c", "wrong"),
 	} {
 		if got := d.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
