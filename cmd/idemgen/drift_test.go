@@ -303,6 +303,7 @@ func TestDriftUnknown(t *testing.T) {
 	for name, edit := range map[string][]string{
 		"merge conflict": {"\nvar payOperation", "\n<<<<<<< HEAD\nvar payOperation"},
 		"other version":  {"Retention: 24", "Lifetime: 24"},
+		"no operation":   {"= idempotency.Operation{", "= idempotency.Other{"},
 		"line ends":      {"\n", "\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

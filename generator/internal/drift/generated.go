@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -52,6 +53,9 @@ func Read(name string, src []byte) (Generated, error) {
 				}
 			}
 		}
+	}
+	if r.err == nil && len(found.Operations) == 0 {
+		r.err = errors.New("it declares no operation")
 	}
 	return found, r.err
 }
