@@ -21,6 +21,7 @@ type Call struct {
 	request *http.Request
 	ctx     callContext
 	body    []byte
+	unread  error // why the key's place in the body cannot be read
 	reader  bodyReader
 	started time.Time
 	noRerun atomic.Bool
@@ -56,6 +57,18 @@ func (c *Call) ContentType() string {
 		return lines[0]
 	}
 	return ""
+}
+
+// sentKey returns the key that the request holds, "" if it holds none.
+func (c *Call) sentKey() (string, error) {
+	if c.op.Key.Body != "" {
+		return c.bodyKey()
+	}
+	lines := c.request.Header.Values(c.op.Key.header())
+	if len(lines) == 0 {
+		return "", nil
+	}
+	return normalizeKey(c.op.Key, lines)
 }
 
 // fingerprint returns the fingerprint of the request under a version.

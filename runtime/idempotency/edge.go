@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -86,17 +85,20 @@ var errPanicked = errors.New("idempotency: the handler panicked, or its goroutin
 // admit reads from the request what Run needs, or says why it is refused.
 func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
 	r := call.request
-	name := call.op.Key.header()
-	switch lines := r.Header.Values(name); {
-	case len(lines) > 0:
-		key, err := normalizeKey(call.op.Key, lines)
-		if err != nil {
-			return asRefusal(err)
+	inBody := call.op.Key.Body != ""
+	if inBody {
+		if err := e.readBody(call, w); err != nil {
+			return err
 		}
-		call.key = key
-	case !call.op.Optional:
-		return &Error{Code: CodeKeyMissing, Detail: missingKey(name, r.Header)}
 	}
+	key, err := call.sentKey()
+	switch {
+	case err != nil:
+		return asRefusal(err)
+	case key == "" && !call.op.Optional && call.unread == nil:
+		return &Error{Code: CodeKeyMissing, Detail: missingKey(call.op.Key, r.Header)}
+	}
+	call.key = key
 	scope, scopeErr := e.scope(r.Context(), r.Header)
 	switch {
 	case scopeErr != nil:
@@ -105,24 +107,10 @@ func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
 		return &Error{Code: CodeScopeMissing, Detail: "the request does not say who the caller is"}
 	}
 	call.scope = scope
-	return e.readBody(call, w)
-}
-
-// missingKey tells a caller how to send a key, with a hint when a header that
-// is nearly the right one came along (PRO-10).
-func missingKey(name string, header http.Header) string {
-	detail := "send a unique key in the " + name + " header, and the same key with every retry"
-	want := plainName(name)
-	for sent := range header {
-		if plain := plainName(sent); plain == want || plain == "x"+want || "x"+plain == want {
-			return detail + "; " + sent + " is not that header"
-		}
+	if inBody {
+		return nil
 	}
-	return detail
-}
-
-func plainName(s string) string {
-	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s))
+	return e.readBody(call, w)
 }
 
 // readBody reads the body within its limit and puts a request in place whose
@@ -250,6 +238,9 @@ func (c *Call) fail(err *Error) {
 // execute claims and runs, waiting for another attempt where the operation
 // says so.
 func (e *Edge[Tx]) execute(ctx context.Context, call *Call, work Work[Tx]) (Result, error) {
+	if call.unread != nil {
+		return Result{}, call.unread // the decoder has taken it, so it says no more
+	}
 	if call.key == "" {
 		response, err := e.store.Transact(ctx, work)
 		return Result{Response: response}, err

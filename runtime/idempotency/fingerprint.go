@@ -37,7 +37,7 @@ type fingerprintInput struct {
 // computeFingerprint returns the fingerprint of a request to op. It is never
 // coarser than what a handler can see: method, operation, path parameters,
 // query, declared header and cookie parameters, the body's media type and the
-// body, except for what op's rule leaves out. It returns an [*Error] with
+// body, except for what op's rule leaves out and the key itself. It returns an [*Error] with
 // [CodeBodyInvalid] for a JSON body that is not exactly one value and for
 // multipart that does not parse, and another error for an unknown version.
 func computeFingerprint(version byte, op *Operation, in fingerprintInput) (Fingerprint, error) {
@@ -45,11 +45,7 @@ func computeFingerprint(version byte, op *Operation, in fingerprintInput) (Finge
 		return Fingerprint{}, fmt.Errorf("idempotency: fingerprint version %d is not known to this release", version)
 	}
 	s := fingerprintScratches.Get().(*fingerprintScratch) //nolint:forcetypeassert // it holds nothing else
-	defer func() {
-		if len(in.Body) <= 16<<10 { // else it has grown too large to be kept
-			fingerprintScratches.Put(s)
-		}
-	}()
+	defer s.release(len(in.Body))
 	b := appendFramed(s.frame[:0], in.Method)
 	b = appendFramed(b, op.ID)
 	b = appendPath(b, op.Path, in.EscapedPath)
@@ -71,6 +67,14 @@ func computeFingerprint(version byte, op *Operation, in fingerprintInput) (Finge
 type fingerprintScratch struct {
 	frame []byte
 	json  canonicalizer
+}
+
+// release gives the memory back for another computation, unless a body of that
+// size has made it too large to be kept.
+func (s *fingerprintScratch) release(size int) {
+	if size <= 16<<10 {
+		fingerprintScratches.Put(s)
+	}
 }
 
 var fingerprintScratches = sync.Pool{New: func() any { return new(fingerprintScratch) }}
@@ -100,9 +104,13 @@ func (r *FingerprintRule) counts(kind, name string, same func(a, b string) bool)
 	return !include
 }
 
-// pointers returns the JSON Pointers of the rule.
-func (r *FingerprintRule) pointers() (pointers []string, include bool) {
-	entries, include := r.entries()
+// pointers returns the JSON Pointers of the operation's rule. The key's own
+// member never counts; none of what is included holds it.
+func (o *Operation) pointers() (pointers []string, include bool) {
+	entries, include := o.Fingerprint.entries()
+	if o.Key.Body != "" && !include {
+		pointers = append(pointers, o.Key.Body)
+	}
 	for _, entry := range entries {
 		if strings.HasPrefix(entry, "/") {
 			pointers = append(pointers, entry)
@@ -244,13 +252,13 @@ const (
 // appendBody appends the media type and the body, unless the rule includes
 // nothing of it. It comes last, so the body needs no frame.
 func (s *fingerprintScratch) appendBody(b []byte, op *Operation, in fingerprintInput) ([]byte, error) {
-	pointers, include := op.Fingerprint.pointers()
+	pointers, include := op.pointers()
 	kind, typeVisible := bodyOf(op, in.ContentType)
 	whole := appendContentType(b, op, in.ContentType, kind, typeVisible)
 	head := len(whole)
 	var err error
 	switch {
-	case len(in.Body) == 0 || kind == BodyJSON && len(bytes.TrimLeft(in.Body, " \t\r\n")) == 0:
+	case len(in.Body) == 0 || kind == BodyJSON && isBlank(in.Body):
 		whole = append(whole, noBody) // decoders take a JSON body of white space for none
 	case kind == BodyJSON:
 		if whole, err = s.json.canonicalize(append(whole, canonicalBody), in.Body, pointers, include); err != nil {
@@ -263,6 +271,8 @@ func (s *fingerprintScratch) appendBody(b []byte, op *Operation, in fingerprintI
 		if whole, err = appendMultipart(append(whole, multipartBody), in.ContentType, in.Body); err != nil {
 			return b, bodyInvalid("the body is not valid multipart", err)
 		}
+	case op.Key.Body != "" && !op.Fingerprint.Raw && isForm(op, in.ContentType):
+		whole = appendRaw(whole, withoutFormValue(in.Body, op.Key.BodyPath()[0]))
 	default:
 		whole = appendRaw(whole, in.Body)
 	}
@@ -301,7 +311,7 @@ func bodyOf(op *Operation, contentType string) (kind BodyKind, typeVisible bool)
 		}
 		// Forms and plain text are handed over decoded, other bytes as a reader
 		// beside their Content-Type.
-		if body.Kind == BodyRaw && body.MediaType != "application/x-www-form-urlencoded" && body.MediaType != "text/plain" {
+		if body.Kind == BodyRaw && body.MediaType != formType && body.MediaType != "text/plain" {
 			typeVisible = true
 		}
 	}

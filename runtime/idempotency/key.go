@@ -41,7 +41,7 @@ func normalizeKey(rule KeyRule, lines []string) (string, error) {
 }
 
 // parseKey returns the key that s names: 1 to [KeyRule.MaxLength] bytes of
-// 0x21 to 0x7E. An s that begins with a quote is an RFC 9651 Item of type
+// 0x21 to 0x7E. In a body s is the key as it stands. In a header an s that begins with a quote is an RFC 9651 Item of type
 // String, whose parameters are ignored and whose content is the key. Any other
 // s is the key as it stands, and holds no quote and no comma, because a joined
 // list of two lines cannot be told from one with a comma. UUIDs come back in
@@ -49,7 +49,8 @@ func normalizeKey(rule KeyRule, lines []string) (string, error) {
 // repeat s.
 func parseKey(rule KeyRule, s string) (string, error) {
 	key := s
-	quoted := strings.HasPrefix(s, `"`)
+	inBody := rule.Body != ""
+	quoted := !inBody && strings.HasPrefix(s, `"`)
 	if quoted {
 		item, err := httpsfv.UnmarshalItem([]string{s})
 		content, ok := item.Value.(string)
@@ -68,7 +69,7 @@ func parseKey(rule KeyRule, s string) (string, error) {
 		switch c := key[i]; {
 		case c < 0x21 || c > 0x7e:
 			return "", invalidKey("holds a byte that is not visible ASCII (0x21 to 0x7E)")
-		case !quoted && (c == '"' || c == ','):
+		case !inBody && !quoted && (c == '"' || c == ','):
 			return "", invalidKey("holds a quote or a comma; two keys, or one that must be quoted as RFC 9651 says")
 		}
 	}
@@ -89,8 +90,8 @@ func parseKey(rule KeyRule, s string) (string, error) {
 
 // spellKey returns the spelling of a key that [parseKey] reads back: the key
 // itself, or an RFC 9651 String for one that may not stand bare.
-func spellKey(key string) string {
-	if !strings.ContainsAny(key, `",`) {
+func spellKey(rule KeyRule, key string) string {
+	if rule.Body != "" || !strings.ContainsAny(key, `",`) {
 		return key
 	}
 	return `"` + quoteEscapes.Replace(key) + `"`

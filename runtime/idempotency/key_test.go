@@ -153,7 +153,7 @@ func FuzzKey(f *testing.F) {
 				t.Fatalf("parseKey(%q) = %q", s, key)
 			}
 		}
-		spellings := []string{spellKey(key), `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`}
+		spellings := []string{spellKey(rule, key), `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`}
 		if !strings.ContainsAny(key, `",`) {
 			spellings = append(spellings, key)
 		}

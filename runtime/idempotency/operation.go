@@ -52,7 +52,10 @@ const (
 
 // KeyRule says where an operation's key is and which keys are valid.
 type KeyRule struct {
-	Header    string // name of the header field; "" means Idempotency-Key
+	Header string // name of the header field; "" means Idempotency-Key
+	// Body is a JSON Pointer (RFC 6901) to the member of the body that holds the
+	// key, in place of a header; in a form, / and a name. "" means a header.
+	Body      string
 	Format    KeyFormat
 	MaxLength int // in bytes; 0 means 255
 }

@@ -46,8 +46,8 @@ func NewKey[Op OpType]() Key[Op] {
 	return keyFrom[Op](key)
 }
 
-// ParseKey returns the key that s names, bare or as an RFC 9651 String. It
-// returns an [*Error] that matches [ErrKeyInvalid] for anything that the
+// ParseKey returns the key that s names, bare or as an RFC 9651 String; for an
+// operation whose keys are in the body, s is the key as it stands. It returns an [*Error] that matches [ErrKeyInvalid] for anything that the
 // operation does not take as a key.
 func ParseKey[Op OpType](s string) (Key[Op], error) {
 	v, err := parseKey(operationOf[Op]().Key, s)
@@ -75,9 +75,9 @@ func operationOf[Op OpType]() *Operation {
 	return op.Operation()
 }
 
-// String returns the key as it is sent: bare, or as an RFC 9651 String if it
-// holds a quote or a comma. [ParseKey] reads it back. The zero Key is "".
-func (k Key[Op]) String() string { return spellKey(k.v) }
+// String returns the key as it is sent: bare, or in a header as an RFC 9651
+// String if it holds a quote or a comma. [ParseKey] reads it back. The zero Key is "".
+func (k Key[Op]) String() string { return spellKey(operationOf[Op]().Key, k.v) }
 
 // IsZero reports whether k is the zero Key, which is no key.
 func (k Key[Op]) IsZero() bool { return k.v == "" }
