@@ -24,6 +24,7 @@ var fragmentPlaces = map[string]func(fragment string) map[string]string{
 	"go-framework":        inOapiConfig,
 	"go-no-files":         asConfig,
 	"go-no-strict-server": inOapiConfig,
+	"key-body":            inOperation,
 	"key-header":          inOperation,
 	"key-unchecked":       inOperation,
 	"marker-method":       inPath,

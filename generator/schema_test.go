@@ -57,7 +57,7 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		got := strings.Split(m[1], ", ")
 		slices.Sort(got)
 		// Where one value is built there is nothing to choose, and no hint.
-		want := slices.DeleteFunc(slices.Sorted(maps.Keys(test.want)), func(s string) bool { return s == "in" || s == "mode" })
+		want := slices.DeleteFunc(slices.Sorted(maps.Keys(test.want)), func(s string) bool { return s == "mode" })
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: the reader knows %v, the schema %v", what, got, want)
 		}
@@ -185,6 +185,23 @@ func TestSchemasAgreeWithTheReader(t *testing.T) {
 		"{key: {maxLength: 10.0}}":                   both(wrongToTheReader), // one number to JSON Schema
 		"{key: {format: uuid, maxLength: 35}}":       both(wrongToTheReader),
 		"{key: {in: header, name: K, format: uuid}}": both(right),
+
+		"{required: false, key: {in: body, name: /sent_at}}":                   both(right),
+		"{required: false, key: {in: body, name: /a~1b~0c}}":                   both(right),
+		"{required: false, key: {in: body, name: /sent_at, format: uuid}}":     both(right),
+		"{key: {in: body, name: /sent_at}}":                                    both(wrongToTheReader), // the body may be absent
+		"{required: false, key: {in: body, name: /elsewhere}}":                 both(wrongToTheReader),
+		"{required: false, key: {in: body}}":                                   both(wrongToTheReader), // unless the defaults name it
+		"{required: false, key: {name: /sent_at}}":                             both(wrongToTheReader), // unless they say in: body
+		"{required: false, key: {in: body, name: sent_at}}":                    both(wrong),
+		"{required: false, key: {in: body, name: /}}":                          both(wrong),
+		"{required: false, key: {in: body, name: /a~2}}":                       both(wrong),
+		"{required: false, key: {in: body, name: /sent_at/0}}":                 both(wrongToTheReader),
+		"{required: false, key: {in: body, name: //sent_at}}":                  both(wrong),
+		"{key: {in: header, name: /sent_at}}":                                  both(wrong),
+		"{required: false, key: {in: body, name: /sent_at}, fingerprint: raw}": both(right),
+		"{required: false, key: {in: body, name: 5}}":                          both(wrong),
+		"{required: false, key: {in: [body], name: /sent_at}}":                 both(wrong),
 
 		"{retention: 24h}":        both(right),
 		"{retention: 1h30m}":      both(right),

@@ -52,8 +52,13 @@ func (c *call) attempt(ctx context.Context, parse func(*http.Response) error) re
 		}
 		if request.Body != body {
 			request.GetBody = nil // net/http would send the old body again
+			if c.inBody != nil {
+				if err := c.inBody.check(request); err != nil {
+					return result{err: fmt.Errorf("a request editor has changed the body: %w", err)}
+				}
+			}
 		}
-		if got := request.Header.Values(c.header); c.key != "" && (len(got) != 1 || got[0] != c.key) {
+		if got := request.Header.Values(c.header); c.header != "" && c.key != "" && (len(got) != 1 || got[0] != c.key) {
 			return result{err: fmt.Errorf("a request editor has changed the header %s, which holds the key", c.header)}
 		}
 	}

@@ -53,14 +53,22 @@ func Send[Op idempotency.OpType, In, R any](ctx context.Context, s *Sender, key 
 	if _, ok := e.Doer.(*http.Client); ok && request.URL.Host == "" {
 		return nil, c.fail(fmt.Errorf("the server's address, as in %s, has no host; write it as https://host", request.URL.Redacted()))
 	}
-	// A document that declares the key's field puts it among the parameters too.
-	c.header = cmp.Or(c.op.Key.Header, "Idempotency-Key")
-	for _, given := range request.Header.Values(c.header) {
-		if given == "" || given == noUUID {
-			continue
+	same := func(s string) bool {
+		parsed, err := idempotency.ParseKey[Op](s)
+		return err == nil && parsed.Equal(key)
+	}
+	if c.op.Key.Body != "" {
+		c.inBody = &keyWriter{c.op.Key, c.key, same}
+		if err := c.inBody.write(request); err != nil {
+			return nil, c.fail(err)
 		}
-		if parsed, err := idempotency.ParseKey[Op](given); err != nil || !parsed.Equal(key) {
-			return nil, c.fail(fmt.Errorf("the parameter %s is not the request's key; leave the parameter out", c.header))
+	} else {
+		// A document that declares the key's field puts it among the parameters too.
+		c.header = cmp.Or(c.op.Key.Header, "Idempotency-Key")
+		for _, given := range request.Header.Values(c.header) {
+			if given != "" && given != noUUID && !same(given) {
+				return nil, c.fail(fmt.Errorf("the parameter %s is not the request's key; leave the parameter out", c.header))
+			}
 		}
 	}
 	if err := c.prepare(request); err != nil {
@@ -82,7 +90,8 @@ type call struct {
 	sender  *Sender
 	op      *idempotency.Operation
 	key     string // as it is sent; "" for none
-	header  string // the field it is sent in
+	header  string // the field it is sent in, "" where that is the body
+	inBody  *keyWriter
 	request *http.Request
 	edit    func(*http.Request) error
 	doer    Doer
@@ -115,9 +124,11 @@ func (c *call) prepare(request *http.Request) error {
 	if request.Header.Get("Content-Type") == "" {
 		request.Header.Del("Content-Type") // a request without a body has none
 	}
-	request.Header.Del(c.header)
-	if c.key != "" {
-		request.Header.Set(c.header, c.key)
+	if c.header != "" {
+		request.Header.Del(c.header)
+		if c.key != "" {
+			request.Header.Set(c.header, c.key)
+		}
 	}
 	c.request = request
 	return nil

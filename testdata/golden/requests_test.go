@@ -18,6 +18,7 @@ import (
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	optional "github.com/idemgen/idemgen/testdata/golden/adoption-optional"
 	required "github.com/idemgen/idemgen/testdata/golden/adoption-required"
+	bodykey "github.com/idemgen/idemgen/testdata/golden/body-key"
 	chi "github.com/idemgen/idemgen/testdata/golden/chi"
 	client "github.com/idemgen/idemgen/testdata/golden/client"
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
@@ -53,6 +54,7 @@ import (
 var interfaces = map[string]reflect.Type{
 	"adoption-optional": reflect.TypeFor[optional.IdempotentServer[struct{}]](),
 	"adoption-required": reflect.TypeFor[required.IdempotentServer[struct{}]](),
+	"body-key":          reflect.TypeFor[bodykey.IdempotentServer[struct{}]](),
 	"chi":               reflect.TypeFor[chi.IdempotentServer[struct{}]](),
 	"client":            reflect.TypeFor[client.IdempotentClient](),
 	"dot-import":        reflect.TypeFor[dotimport.IdempotentServer[struct{}]](),

@@ -62,6 +62,37 @@ func (w *writer) declaredKey(item, node tree.Value, target []string, op *spec.Op
 	}
 }
 
+// declaredMember makes the schema of the body say of the key's member what the
+// server does, where the operation itself has the whole way to it. Schemas that
+// others share stay as they are.
+func (w *writer) declaredMember(node tree.Value, target []string, p *spec.Policy) {
+	for _, c := range node.Get("requestBody", "content").Fields() {
+		schema, at := c.Value.Get("schema"), slices.Concat(target, []string{"requestBody", "content", c.Name, "schema"})
+		var changes []action
+		for _, name := range p.Key.Path() {
+			if p.Required && !slices.ContainsFunc(schema.Get("required").Items(), func(v tree.Value) bool { return v.Text() == name }) {
+				changes = append(changes, action{Target: path(at...), Update: map[string][]string{"required": {name}}})
+			}
+			schema, at = schema.Get("properties", name), append(at, "properties", name)
+		}
+		if !schema.Exists() {
+			continue
+		}
+		w.actions = append(w.actions, changes...)
+		if schema.Get("$ref").Exists() {
+			continue
+		}
+		for _, name := range samples {
+			if schema.Get(name).Exists() {
+				w.remove(path(append(at, name)...))
+			}
+		}
+		if bound := tighter(schema, p.Key); len(bound) > 0 {
+			w.update(path(at...), bound)
+		}
+	}
+}
+
 // declarationOfKey returns the declaration of the key's header, and where the
 // operation has it, or where it gets it if it is not its own.
 func (w *writer) declarationOfKey(item, node tree.Value, target []string, p *spec.Policy) (declared tree.Value, at string, own bool) {
@@ -83,7 +114,7 @@ func (w *writer) declarationOfKey(item, node tree.Value, target []string, p *spe
 	return declared, fmt.Sprintf("%s[%d]", path(slices.Concat(target, []string{"parameters"})...), i), own
 }
 
-// tighter returns what the schema of the key's header lacks for the keys that
+// tighter returns what the schema of a key lacks for the keys that
 // are valid.
 func tighter(schema tree.Value, key spec.Key) map[string]any {
 	bound := map[string]any{}

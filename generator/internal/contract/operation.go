@@ -24,9 +24,12 @@ func (w *writer) operation(op *spec.Operation) {
 	}
 	target := []string{"paths", op.Path, method}
 	change := operation{Description: w.description(node, target, op.Policy)}
-	if op.Policy.Key.Declared == nil {
+	switch key := op.Policy.Key; {
+	case key.InBody:
+		w.declaredMember(node, target, op.Policy)
+	case key.Declared == nil:
 		change.Parameters = []parameter{keyParameter(op.Policy)}
-	} else {
+	default:
 		w.declaredKey(item, node, target, op)
 	}
 	change.Responses = w.responses(node, target, op)
@@ -47,8 +50,12 @@ func (w *writer) description(node tree.Value, target []string, p *spec.Policy) s
 	if !p.Required {
 		needs = "may have"
 	}
-	added := fmt.Sprintf("A request %s a key in the header %s: a new one for each new request, and the same one for all retries of a request. "+
-		"A retry gets the answer that was given first, with the header %s, for %s.", needs, p.Key.Name, replayedHeader, words(p.Retention))
+	place := "the header " + p.Key.Name
+	if p.Key.InBody {
+		place = "the member " + p.Key.Name + " of its body"
+	}
+	added := fmt.Sprintf("A request %s a key in %s: a new one for each new request, and the same one for all retries of a request. "+
+		"A retry gets the answer that was given first, with the header %s, for %s.", needs, place, replayedHeader, words(p.Retention))
 	if !p.Required {
 		added += " A request without a key is executed each time."
 	}

@@ -179,6 +179,23 @@ oapi-codegen: oapi-codegen.yaml`,
 		Remedy:  "Do what the message says: name the document with -spec, rename the file in the way, or write the config by hand.",
 	},
 	{
+		Code:    "key-body",
+		Title:   "The body cannot hold the key.",
+		Meaning: "A key in the body is one string at one place, in every body that the operation takes: the server reads it there before anything else, and a client writes it there. Every media type and every alternative of a oneOf or anyOf must declare it, or take members that it does not name. A part of a multipart body, an element of an array, text, and a body that may be absent hold none; and a member that is readOnly, or has a default, is not what a client sends.",
+		Wrong: `x-idempotent: {key: {in: body, name: /idempotency_key}}
+requestBody:
+  required: true
+  content:
+    application/json: {schema: {type: object, properties: {idempotency_key: {type: string}}}}
+    text/plain: {schema: {type: string}}`,
+		Right: `x-idempotent: {key: {in: body, name: /idempotency_key}}
+requestBody:
+  required: true
+  content:
+    application/json: {schema: {type: object, properties: {idempotency_key: {type: string}}}}`,
+		Remedy: "Declare the member as a plain string in every body, or use a header: key: {in: header}.",
+	},
+	{
 		Code:    "key-changed",
 		Title:   "An operation takes other keys than before, or requires them.",
 		Meaning: "Clients send the keys that they have sent before. Where the header, the format, the length or the duty to send a key changes, some of them are refused, or run without protection; and a live key that is spelt otherwise now is not found, so that its retry runs again. A greater maxLength is a warning.",
@@ -199,8 +216,8 @@ parameters:
 	},
 	{
 		Code:    "key-unchecked",
-		Title:   "A limit on the key's header is checked by nobody.",
-		Meaning: "The generated code checks a key's format and greatest length. It does not check the pattern or minLength of the declared header, and neither does oapi-codegen's: clients read a promise that the server does not keep. This is a warning.",
+		Title:   "A limit on the key's header or member is checked by nobody.",
+		Meaning: "The generated code checks a key's format and greatest length. It does not check the pattern or minLength of the declared header or member, and neither does oapi-codegen's: clients read a promise that the server does not keep. This is a warning.",
 		Wrong: `parameters:
   - {name: Idempotency-Key, in: header, schema: {type: string, pattern: '^[0-9a-f-]{36}$'}}`,
 		Right: `x-idempotent: {key: {format: uuid}}

@@ -119,7 +119,7 @@ func (c *comparison) operation(old, op *spec.Operation) {
 			op.ID(), op.Method, op.Path, old.Method, old.Path)
 	}
 	c.required(old, op)
-	c.header(old, op)
+	c.place(old, op)
 	c.format(old, op)
 	c.length(old, op)
 	c.retention(old, op)

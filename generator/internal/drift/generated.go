@@ -153,6 +153,8 @@ func (r *reader) key(n ast.Expr) (key spec.Key) {
 		switch name {
 		case "Header":
 			key.Name = r.text(v)
+		case "Body":
+			key.Name, key.InBody = r.text(v), true
 		case "Format":
 			switch selector(v) {
 			case "idempotency.KeyOpaque":

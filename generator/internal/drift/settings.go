@@ -20,16 +20,30 @@ func (c *comparison) required(old, op *spec.Operation) {
 	}
 }
 
-func (c *comparison) header(old, op *spec.Operation) {
-	was, is := old.Policy.Key.Name, op.Policy.Key.Name
-	if strings.EqualFold(was, is) {
+func (c *comparison) place(old, op *spec.Operation) {
+	was, is := old.Policy.Key, op.Policy.Key
+	if was.Name == is.Name && was.InBody == is.InBody || was.IsHeader(is.Name) && !is.InBody {
 		return
 	}
 	fate := "is answered 400 key_missing"
 	if !op.Policy.Required {
 		fate = "runs unprotected"
 	}
-	c.errorf(op.Policy.Setting("key.name").Pos, "key-changed", "%s reads its key from the header %s now, and did from %s: a client that sends the old one %s; keep it until all clients send both", op.ID(), is, was, fate)
+	from, keep := was.Name, "keep it until all clients send both"
+	if was.InBody || is.InBody {
+		// Only where the member is the key it is no part of the fingerprint.
+		fate += ", and the retry of a live key whose body has the member 422 mismatch"
+		from, keep = place(was), keep+" and no retry can come"
+	}
+	c.errorf(op.Policy.Setting("key.name").Pos, "key-changed", "%s reads its key from %s now, and did from %s: a client that sends the old one %s; %s", op.ID(), place(is), from, fate, keep)
+}
+
+// place says where a key is.
+func place(k spec.Key) string {
+	if k.InBody {
+		return "the member " + k.Name + " of the body"
+	}
+	return "the header " + k.Name
 }
 
 func (c *comparison) format(old, op *spec.Operation) {
@@ -172,7 +186,7 @@ func counted(op *spec.Operation, f spec.Fingerprint) []parameter {
 		switch {
 		case p.In != "header" && p.In != "cookie", slices.ContainsFunc(all, p.is):
 		case p.In == "cookie" && len(f.Include) > 0:
-		case p.In == "header" && strings.EqualFold(p.Name, op.Policy.Key.Name):
+		case p.In == "header" && op.Policy.Key.IsHeader(p.Name):
 		case p.In == "header" && names(f.Exclude, p.Name), p.In == "header" && len(f.Include) > 0 && !names(f.Include, p.Name):
 		default:
 			all = append(all, p)

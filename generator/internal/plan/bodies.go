@@ -12,6 +12,7 @@ import (
 // the methods that encode and decode it: oapi-codegen's code, and with it ours,
 // loses what they hold.
 func (p *planner) checkBodies(op *Operation) {
+	p.checkKeyBodies(op)
 	for _, f := range op.requestObject().decoded {
 		elem, _ := f.Type.Elem()
 		name := elem.String()
@@ -20,6 +21,14 @@ func (p *planner) checkBodies(op *Operation) {
 			p.findings = append(p.findings, diag.Warningf(op.spec.Pos, "body-lost",
 				"oapi-codegen's code neither sends nor reads all of the body: its type %s lacks the methods of %s, which encode it; move the schema of the body to components/schemas and refer to it", name, of))
 		}
+	}
+}
+
+// checkKeyBodies refuses bodies with the key that the server does not decode:
+// the key would be looked for in vain.
+func (p *planner) checkKeyBodies(op *Operation) {
+	if op.KeyInBody() && (op.Streams() || len(op.requestObject().decoded) == 0) {
+		p.errorf(op.spec.Body.Pos, "key-body", "oapi-codegen's code hands on a body of %s as bytes, in which no key is looked for; use a header", op.ID())
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/idemgen/idemgen/generator/internal/gosource"
@@ -105,14 +104,30 @@ func (o *Operation) KeyTypeDoc() string {
 
 // KeyDoc is the comment of the key in a request.
 func (o *Operation) KeyDoc() string {
+	doc := "IdempotencyKey names what is to happen once"
 	if o.Optional() {
-		return "IdempotencyKey names what is to happen once; it is zero in a request without a key, which runs unprotected."
+		doc += "; it is zero in a request without a key, which runs unprotected"
 	}
-	return "IdempotencyKey names what is to happen once."
+	if o.KeyInBody() && o.method.Call != nil {
+		doc += ". A client writes it into the body as " + o.KeyName() + ", where the input leaves it out"
+	}
+	return doc + "."
 }
 
-// KeyHeader is the name of the header that the key travels in.
-func (o *Operation) KeyHeader() string { return o.spec.Policy.Key.Name }
+// KeyPlace is the field of the runtime's rule that says where the key is, and
+// KeyName its value.
+func (o *Operation) KeyPlace() string {
+	if o.KeyInBody() {
+		return "Body"
+	}
+	return "Header"
+}
+
+// KeyName is the name of the key's header, or a JSON Pointer to its member.
+func (o *Operation) KeyName() string { return o.spec.Policy.Key.Name }
+
+// KeyInBody reports whether the key is a member of the body.
+func (o *Operation) KeyInBody() bool { return o.spec.Policy.Key.InBody }
 
 // KeyFormat is the runtime's constant for the format.
 func (o *Operation) KeyFormat() string {
@@ -164,7 +179,7 @@ func (o *Operation) Release() []string {
 
 // Headers are the declared header parameters without the key.
 func (o *Operation) Headers() []string {
-	return o.parameters("header", func(name string) bool { return strings.EqualFold(name, o.KeyHeader()) })
+	return o.parameters("header", o.spec.Policy.Key.IsHeader)
 }
 
 // Cookies are the declared cookie parameters.

@@ -219,7 +219,9 @@ func (p *planner) reservePackages(imports *imports) {
 func (f *File) RequestHeaders() []string {
 	var names []string
 	for _, op := range f.Operations {
-		names = append(names, op.KeyHeader())
+		if !op.KeyInBody() {
+			names = append(names, op.KeyName())
+		}
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(strings.ToLower(a), strings.ToLower(b)), cmp.Compare(a, b))

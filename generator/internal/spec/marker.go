@@ -16,6 +16,7 @@ type marker struct {
 	source Source
 
 	required    setting[bool]
+	keyIn       setting[string]
 	keyName     setting[string]
 	keyFormat   setting[KeyFormat]
 	keyMax      setting[int]
@@ -147,12 +148,10 @@ func (l *loader) parseRequired(v tree.Value, m *marker) {
 
 func (l *loader) parseKey(v tree.Value, m *marker) {
 	l.members(v, "key",
-		tree.Member{Name: "in", Unlisted: true, Read: func(f tree.Field) {
-			if s, _ := f.Value.Str(); s == "body" {
-				l.errorf(f.Value.Pos(), "unsupported", "this version of idemgen does not generate keys in the body yet; use a header")
-				return
+		tree.Member{Name: "in", Read: func(f tree.Field) {
+			if s, ok := l.oneOf(f.Value, "key.in", inHeader, inBody); ok {
+				m.keyIn = set(m, f.Value, s, s)
 			}
-			l.oneOf(f.Value, "key.in", "header")
 		}},
 		tree.Member{Name: "name", Read: func(f tree.Field) {
 			v := f.Value

@@ -5,6 +5,7 @@
 package spec
 
 import (
+	"strings"
 	"time"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
@@ -131,6 +132,7 @@ const (
 	FromConfig    Source = "config"    // the operations section of the config
 	FromDefaults  Source = "defaults"  // the defaults at the document's root
 	FromParameter Source = "parameter" // the declared header parameter of the key
+	FromSchema    Source = "schema"    // the declared member of the body that holds the key
 	FromBuiltIn   Source = "built-in"
 )
 
@@ -150,15 +152,27 @@ func (s Setting) Why() string {
 	return string(s.Source) + " at " + s.Pos.String()
 }
 
-// Key says which header holds an operation's key and which keys are valid.
+// Key says where an operation's key is and which keys are valid.
 type Key struct {
-	Name      string // of the header
+	// Name is that of a header or, InBody, a JSON Pointer (RFC 6901) to a member
+	// of the body.
+	Name      string
+	InBody    bool
 	Format    KeyFormat
 	MaxLength int // in bytes, 1 to 255
 	// Declared is the header parameter that the document declares for the key,
 	// or nil. Its name may differ from Name in letter case.
 	Declared *Parameter
 }
+
+// Path returns the names that lead to the member of the body that holds the key.
+func (k Key) Path() []string {
+	path, _ := keyPath(k.Name) // it was checked
+	return path
+}
+
+// IsHeader reports whether the header with this name holds the key.
+func (k Key) IsHeader(name string) bool { return !k.InBody && strings.EqualFold(name, k.Name) }
 
 // KeyFormat is the form that keys must have.
 type KeyFormat string

@@ -14,6 +14,7 @@ import (
 var builtIn = marker{
 	source:      FromBuiltIn,
 	required:    setting[bool]{value: true, text: "true", source: FromBuiltIn},
+	keyIn:       setting[string]{value: inHeader, text: inHeader, source: FromBuiltIn},
 	keyName:     setting[string]{value: "Idempotency-Key", text: "Idempotency-Key", source: FromBuiltIn},
 	keyFormat:   setting[KeyFormat]{value: FormatOpaque, text: "opaque", source: FromBuiltIn},
 	keyMax:      setting[int]{value: MaxKeyLength, text: fmt.Sprint(MaxKeyLength), source: FromBuiltIn},
@@ -43,7 +44,7 @@ func (l *loader) policy(e *entry, defaults *marker) *Policy {
 	m := e.marker
 	d := marker{
 		required:    pick(m.required, defaults.required, builtIn.required),
-		keyName:     pick(m.keyName, defaults.keyName, builtIn.keyName),
+		keyIn:       pick(m.keyIn, defaults.keyIn, builtIn.keyIn),
 		keyFormat:   pick(m.keyFormat, defaults.keyFormat, builtIn.keyFormat),
 		keyMax:      pick(m.keyMax, defaults.keyMax, builtIn.keyMax),
 		retention:   pick(m.retention, defaults.retention, builtIn.retention),
@@ -52,12 +53,14 @@ func (l *loader) policy(e *entry, defaults *marker) *Policy {
 		release:     pick(m.release, defaults.release, builtIn.release),
 		name:        m.name,
 	}
+	d.keyName = keyName(m, defaults, d.keyIn.value)
 	p := &Policy{Pos: m.pos}
 	p.Key.Declared = l.decideKey(e, &d)
-	l.checkFingerprint(e, d.fingerprint.value, d.keyName.value)
+	l.checkFingerprint(e, &d)
 
 	p.Required = d.required.value
-	p.Key.Name, p.Key.Format, p.Key.MaxLength = d.keyName.value, d.keyFormat.value, d.keyMax.value
+	p.Key.InBody, p.Key.Name = d.keyIn.value == inBody, d.keyName.value
+	p.Key.Format, p.Key.MaxLength = d.keyFormat.value, d.keyMax.value
 	p.Retention = d.retention.value
 	p.Fingerprint = Fingerprint{
 		Raw:     d.fingerprint.value.raw,
@@ -71,6 +74,19 @@ func (l *loader) policy(e *entry, defaults *marker) *Policy {
 	return p
 }
 
+// keyName picks the name of a key that is in this place. A name for another
+// place is none.
+func keyName(m, defaults *marker, in string) setting[string] {
+	names := []setting[string]{m.keyName}
+	if pick(defaults.keyIn, builtIn.keyIn).value == in {
+		names = append(names, defaults.keyName)
+	}
+	if in == inHeader {
+		names = append(names, builtIn.keyName)
+	}
+	return pick(names...)
+}
+
 func (m *marker) settings(pos diag.Pos) []Setting {
 	all := []Setting{
 		shown("required", m.required),
@@ -81,6 +97,9 @@ func (m *marker) settings(pos diag.Pos) []Setting {
 		shown("fingerprint", m.fingerprint),
 		shown("inFlight", m.waitUpTo),
 		shown("release", m.release),
+	}
+	if m.keyIn.source != FromBuiltIn {
+		all = append(all, shown("key.in", m.keyIn))
 	}
 	if m.name.source != "" {
 		all = append(all, shown("name", m.name))
@@ -112,13 +131,30 @@ var takenHeaders = []string{
 	"Authorization", "Proxy-Authorization", "Cookie", "Content-Type", "Content-Encoding", "Accept",
 }
 
-// decideKey checks the key's name, and adopts what the document declares for
-// its header where that is tighter. It returns that declaration, or nil.
+// decideKey checks where the key is, and adopts what the document declares for
+// it where that is tighter. It returns the declaration of its header, or nil.
 func (l *loader) decideKey(e *entry, d *marker) *Parameter {
+	var header *Parameter
+	switch {
+	case d.keyName.source == "":
+		l.errorf(d.keyIn.pos, "wrong-value", "key.in body needs the name of a member, such as name: /idempotency_key")
+	case d.keyIn.value == inBody:
+		l.decideBodyKey(e, d)
+	default:
+		header = l.decideHeader(e, d)
+	}
+	if d.keyFormat.value != FormatOpaque && d.keyMax.value < UUIDLength {
+		l.errorf(d.keyMax.pos, "wrong-value", "no UUID fits into a maxLength of %d; it has %d characters", d.keyMax.value, UUIDLength)
+	}
+	return header
+}
+
+// decideHeader checks the name of the key's header, and what is declared for it.
+func (l *loader) decideHeader(e *entry, d *marker) *Parameter {
 	if !isToken(d.keyName.value) {
 		hint := "a header's name is made of letters, digits and !#$%&'*+-.^_`|~"
 		if strings.HasPrefix(d.keyName.value, "/") {
-			hint = "keys in the body are not generated yet, so name a header"
+			hint = "for a member of the body write in: body beside it"
 		}
 		l.errorf(d.keyName.pos, "wrong-value", "key.name %s is no header name; %s", tree.Quote(d.keyName.value), hint)
 		return nil
@@ -127,20 +163,15 @@ func (l *loader) decideKey(e *entry, d *marker) *Parameter {
 		l.errorf(d.keyName.pos, "wrong-value", "key.name %s has another meaning in HTTP; use a header of your own, such as Idempotency-Key", tree.Quote(d.keyName.value))
 		return nil
 	}
-	var found *Parameter
 	for i := range e.declared {
 		p := &e.declared[i]
 		if p.In == "header" && strings.EqualFold(p.Name, d.keyName.value) {
 			l.checkRequired(p, d)
 			l.adoptHeader(p, d)
-			found = &p.Parameter
-			break
+			return &p.Parameter
 		}
 	}
-	if d.keyFormat.value != FormatOpaque && d.keyMax.value < UUIDLength {
-		l.errorf(d.keyMax.pos, "wrong-value", "no UUID fits into a maxLength of %d; it has %d characters", d.keyMax.value, UUIDLength)
-	}
-	return found
+	return nil
 }
 
 // checkRequired compares what the key's declared header and the marker say of
@@ -162,8 +193,16 @@ func (l *loader) checkRequired(p *declared, d *marker) {
 // that are no strings.
 var boundFormats = []string{"binary", "byte", "date", "date-time", "json", "uuid"}
 
-// adoptHeader takes over format and maxLength of the key's declared header,
-// and refuses types that a key cannot have.
+// keyDeclaration is what the document declares a key to be.
+type keyDeclaration struct {
+	what   string // header or member
+	name   string
+	source Source
+	// refuse reports what a key cannot be.
+	refuse func(pos diag.Pos, format string, args ...any)
+}
+
+// adoptHeader takes over what the document declares for the key's header.
 func (l *loader) adoptHeader(p *declared, d *marker) {
 	schema := p.node.Get("schema")
 	if !schema.Exists() {
@@ -176,46 +215,64 @@ func (l *loader) adoptHeader(p *declared, d *marker) {
 	if !ok {
 		return
 	}
-	if !l.isStringSchema(schema, p.Name) {
+	l.adopt(schema, keyDeclaration{what: "header", name: p.Name, source: FromParameter, refuse: func(pos diag.Pos, format string, args ...any) {
+		l.errorf(pos, "key-header", format, args...)
+	}}, d)
+}
+
+// adopt takes over format and maxLength of the schema that a key is declared
+// with, and refuses types that it cannot have.
+func (l *loader) adopt(schema tree.Value, key keyDeclaration, d *marker) {
+	if !l.isStringSchema(schema, key) {
 		return
 	}
 	format := schema.Get("format")
 	if format.Text() == "uuid" && d.keyFormat.value == FormatOpaque {
-		d.keyFormat = setting[KeyFormat]{value: FormatUUID, text: "uuid", source: FromParameter, pos: format.Pos()}
+		d.keyFormat = setting[KeyFormat]{value: FormatUUID, text: "uuid", source: key.source, pos: format.Pos()}
 	}
-	bound := schema.Get("x-go-type")
-	if !bound.Exists() && slices.Contains(boundFormats, format.Text()) {
-		bound = format
-	}
-	if bound.Exists() {
-		l.warnf(bound.Pos(), "key-header", "oapi-codegen's code reads the header %s as %s and answers what is none itself, with status 400 in plain text and past the observer; "+
-			"declare it as a plain string, and write format and maxLength under key: in the marker", tree.Quote(p.Name), tree.Quote(bound.Text()))
-	}
+	l.checkBound(schema, format, key)
 	if most := schema.Get("maxLength"); most.Exists() {
 		n, ok := most.Int()
 		switch {
 		case !ok || n < 1:
-			l.errorf(most.Pos(), "key-header", "no key is as short as the maxLength of the key's header %s", tree.Quote(p.Name))
+			key.refuse(most.Pos(), "no key is as short as the maxLength of the key's %s %s", key.what, tree.Quote(key.name))
 		case n < d.keyMax.value:
-			d.keyMax = setting[int]{value: n, text: fmt.Sprint(n), source: FromParameter, pos: most.Pos()}
+			d.keyMax = setting[int]{value: n, text: fmt.Sprint(n), source: key.source, pos: most.Pos()}
 		}
 	}
 	if pattern := schema.Get("pattern"); pattern.Exists() {
-		l.unchecked(pattern, "pattern")
+		l.unchecked(pattern, "pattern", key)
 	}
 	if least := schema.Get("minLength"); least.Exists() && least.Text() != "0" && least.Text() != "1" {
-		l.unchecked(least, "minLength")
+		l.unchecked(least, "minLength", key)
+	}
+}
+
+// checkBound looks for a Go type that is no string. That of a header is read
+// before the key is, that of a member after it, where no UUID is in the way.
+func (l *loader) checkBound(schema, format tree.Value, key keyDeclaration) {
+	bound := schema.Get("x-go-type")
+	if !bound.Exists() && slices.Contains(boundFormats, format.Text()) {
+		bound = format
+	}
+	switch {
+	case !bound.Exists():
+	case key.source == FromParameter:
+		l.warnf(bound.Pos(), "key-header", "oapi-codegen's code reads the header %s as %s and answers what is none itself, with status 400 in plain text and past the observer; "+
+			"declare it as a plain string, and write format and maxLength under key: in the marker", tree.Quote(key.name), tree.Quote(bound.Text()))
+	case bound.Is(format) && format.Text() != "uuid":
+		key.refuse(bound.Pos(), "the key's member %s is declared with format %s, which most keys do not have; declare it as a plain string", tree.Quote(key.name), format.Text())
 	}
 }
 
 // unchecked warns of a limit that no generated code enforces.
-func (l *loader) unchecked(limit tree.Value, name string) {
-	l.warnf(limit.Pos(), "key-unchecked", "this %s of the key's header is not checked by the generated code; write key: {format: uuid} in the marker, or check it in a middleware", name)
+func (l *loader) unchecked(limit tree.Value, name string, key keyDeclaration) {
+	l.warnf(limit.Pos(), "key-unchecked", "this %s of the key's %s is not checked by the generated code; write key: {format: uuid} in the marker, or check it in a middleware", name, key.what)
 }
 
 // isStringSchema reports findings for a schema that does not take strings
 // alone; null beside string is what optional headers write in OpenAPI 3.1.
-func (l *loader) isStringSchema(schema tree.Value, name string) bool {
+func (l *loader) isStringSchema(schema tree.Value, key keyDeclaration) bool {
 	kind := schema.Get("type")
 	names := []tree.Value{kind}
 	if kind.IsList() {
@@ -223,7 +280,7 @@ func (l *loader) isStringSchema(schema tree.Value, name string) bool {
 	}
 	for _, v := range names {
 		if v.Exists() && v.Text() != "string" && v.Text() != "null" {
-			l.errorf(v.Pos(), "key-header", "the key's header %s is declared with type %s; a key is a string", tree.Quote(name), v.Text())
+			key.refuse(v.Pos(), "the key's %s %s is declared with type %s; a key is a string", key.what, tree.Quote(key.name), v.Text())
 			return false
 		}
 	}
@@ -231,20 +288,29 @@ func (l *loader) isStringSchema(schema tree.Value, name string) bool {
 }
 
 // checkFingerprint checks that what a fingerprint names is declared.
-func (l *loader) checkFingerprint(e *entry, fp fingerprint, keyName string) {
+func (l *loader) checkFingerprint(e *entry, d *marker) {
+	fp := d.fingerprint.value
 	for _, list := range [][]tree.Value{fp.exclude, fp.include} {
 		for _, place := range list {
 			kind, name, _ := strings.Cut(place.Text(), ":")
 			switch {
+			case d.keyIn.value == inBody && holdsKey(place.Text(), d.keyName.value, len(fp.include) > 0),
+				d.keyIn.value == inHeader && kind == "header" && strings.EqualFold(name, d.keyName.value):
+				l.errorf(place.Pos(), "fingerprint-place", "%s holds the key, which is never part of the fingerprint", place.Text())
 			case strings.HasPrefix(place.Text(), "/"):
 				l.checkPointer(e, place.Text(), place.Pos())
-			case kind == "header" && strings.EqualFold(name, keyName):
-				l.errorf(place.Pos(), "fingerprint-place", "%s holds the key, which is never part of the fingerprint", place.Text())
 			default:
 				l.checkDeclared(e, place, kind, name)
 			}
 		}
 	}
+}
+
+// holdsKey reports whether a pointer of a fingerprint names the member with the
+// key, in any letter case, or includes it with others.
+func holdsKey(pointer, key string, include bool) bool {
+	around := len(key) > len(pointer) && key[len(pointer)] == '/' && strings.EqualFold(pointer, key[:len(pointer)])
+	return strings.EqualFold(pointer, key) || include && around
 }
 
 func (l *loader) checkDeclared(e *entry, place tree.Value, in, name string) {
