@@ -49,7 +49,7 @@ func (c *Call) bodyKey() (string, error) {
 	values, err := url.ParseQuery(string(c.body))
 	if err != nil {
 		c.unread = bodyInvalid("the body is not a valid form", err)
-		return "", nil //nolint:nilerr // noted
+		return "", nil
 	}
 	switch sent := values[c.op.Key.BodyPath()[0]]; len(sent) {
 	case 0:
@@ -72,7 +72,7 @@ func (c *Call) jsonKey() (string, error) {
 	var err error
 	if s.frame, err = s.json.canonicalize(s.frame[:0], c.body, []string{c.op.Key.Body}, true); err != nil {
 		c.unread = bodyInvalid("the body is not exactly one JSON value", err)
-		return "", nil //nolint:nilerr // noted
+		return "", nil
 	}
 	content, found, problem := onlyMember(s.frame, c.op.Key.BodyPath())
 	switch {
@@ -125,7 +125,7 @@ func onlyMember(form []byte, path []string) (content []byte, found bool, problem
 // withoutFormValue returns a form's bytes without the values of a name.
 func withoutFormValue(form []byte, name string) []byte {
 	var rest [][]byte
-	for _, pair := range bytes.Split(form, []byte("&")) {
+	for _, pair := range bytes.SplitSeq(form, []byte("&")) {
 		raw, _, _ := bytes.Cut(pair, []byte("="))
 		if got, ok := unescape(string(raw), url.QueryUnescape); !ok || got != name {
 			rest = append(rest, pair)
