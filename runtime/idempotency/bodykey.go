@@ -125,7 +125,7 @@ func onlyMember(form []byte, path []string) (content []byte, found bool, problem
 // withoutFormValue returns a form's bytes without the values of a name.
 func withoutFormValue(form []byte, name string) []byte {
 	var rest [][]byte
-	for _, pair := range bytes.SplitSeq(form, []byte("&")) {
+	for pair := range bytes.SplitSeq(form, []byte("&")) {
 		raw, _, _ := bytes.Cut(pair, []byte("="))
 		if got, ok := unescape(string(raw), url.QueryUnescape); !ok || got != name {
 			rest = append(rest, pair)

@@ -127,7 +127,7 @@ type memberSearch struct {
 	missing string         // the name that it does not have
 	// required is the name of the key's member in a list of required ones.
 	required tree.Value
-	names   []string       // those that it has
+	names    []string // those that it has
 }
 
 func (s *memberSearch) find(schema tree.Value, path []string) bool {

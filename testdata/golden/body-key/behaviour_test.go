@@ -125,7 +125,7 @@ func (c bodyCase) keyed(body, key string) string {
 
 func (c bodyCase) send(t *testing.T, srv *httptest.Server, body string, keys ...string) drive.Answer {
 	t.Helper()
-	return drive.Send(t, srv, drive.Request{Method: "POST", Path: c.path, ContentType: c.mediaType, Body: body}, "Idempotency-Key", keys...)
+	return drive.Send(t, srv.URL, drive.Request{Method: "POST", Path: c.path, ContentType: c.mediaType, Body: body}, "Idempotency-Key", keys...)
 }
 
 // A key in the body does what one in a header does, whatever stands in a header
