@@ -353,7 +353,7 @@ func fillWithin(v reflect.Value, outer []reflect.Type) {
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(key, value)
 	case reflect.Struct:
-		if union, ok := v.Addr().Interface().(json.Unmarshaler); ok && json.Unmarshal([]byte(`{"text":"`+secret+`"}`), union) == nil {
+		if union, ok := reflect.TypeAssert[json.Unmarshaler](v.Addr()); ok && json.Unmarshal([]byte(`{"text":"`+secret+`"}`), union) == nil {
 			return // a union keeps what it has read
 		}
 		for i := range v.NumField() {

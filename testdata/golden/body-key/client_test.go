@@ -45,12 +45,12 @@ func (rec *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // newClient returns a client of a server behind a recorder.
-func newClient(t *testing.T, opts ...retry.Option) (IdempotentClient, *recorder) {
+func newClient(t *testing.T) (IdempotentClient, *recorder) {
 	t.Helper()
 	rec := &recorder{next: newHandler(new(server))}
 	srv := httptest.NewServer(rec)
 	t.Cleanup(srv.Close)
-	client, err := NewIdempotentClient(srv.URL, append([]retry.Option{retry.WithBackoff(func(int) time.Duration { return 0 })}, opts...)...)
+	client, err := NewIdempotentClient(srv.URL, retry.WithBackoff(func(int) time.Duration { return 0 }))
 	if err != nil {
 		t.Fatal(err)
 	}
