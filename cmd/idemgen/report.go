@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -22,18 +23,26 @@ var reporters = map[string]func(*outcome){
 // text prints for people: findings and errors to standard error.
 func (o *outcome) text() {
 	o.inv.print(o.findings)
+	fmt.Fprint(o.inv.stdout, o.diff())
 	o.summary()
 }
 
-// summary prints all but the findings.
+// diff is that of all files, if the run shows one.
+func (o *outcome) diff() string {
+	if !o.inv.check || o.inv.quiet {
+		return ""
+	}
+	var b strings.Builder
+	for _, c := range o.changes {
+		b.WriteString(c.Diff)
+	}
+	return b.String()
+}
+
+// summary prints all but findings and diff.
 func (o *outcome) summary() {
 	if o.err != nil {
 		fmt.Fprintln(o.inv.stderr, "idemgen:", o.err)
-	}
-	if o.inv.check && !o.inv.quiet {
-		for _, c := range o.changes {
-			fmt.Fprint(o.inv.stdout, c.Diff)
-		}
 	}
 	if o.inv.quiet || o.failed() {
 		return
@@ -129,6 +138,12 @@ func (o *outcome) github() {
 			place += fmt.Sprintf(",col=%d", d.Col)
 		}
 		fmt.Fprintf(o.inv.stdout, "::%s %s,title=%s::%s\n", level(d), place, property.Replace(d.Code), data.Replace(d.Message))
+	}
+	if diff := o.diff(); diff != "" {
+		// A line of a document may have the form of a command. None can hold the
+		// hash of what it is a part of.
+		token := fmt.Sprintf("%x", sha256.Sum256([]byte(diff)))
+		fmt.Fprintf(o.inv.stdout, "::stop-commands::%s\n%s::%s::\n", token, diff, token)
 	}
 	o.summary()
 }

@@ -370,6 +370,28 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// A line of a document that has the form of a workflow command is none where
+// the diff of a contract shows it.
+func TestDiffHoldsNoCommand(t *testing.T) {
+	t.Parallel()
+	const command = "::add-mask::Payments"
+	dir := project(t)
+	write(t, dir, "idemgen.yaml", config+"contract: contract.yaml\n")
+	described := strings.Replace(document, "paths:", "x-notes: |\n  "+command+"\npaths:", 1)
+	write(t, dir, "openapi.yaml", described)
+	if _, stderr, code := idemgen("-config", configOf(dir)); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	write(t, dir, "openapi.yaml", strings.Replace(described, "title: Payments", "title: Payouts", 1))
+	stdout, stderr, code := idemgen("-check", "-format", "github", "-config", configOf(dir))
+	_, diff, _ := strings.Cut(stdout, "\n::stop-commands::")
+	token, diff, _ := strings.Cut(diff, "\n")
+	diff, after, stopped := strings.Cut(diff, "\n::"+token+"::\n")
+	if code != exitFindings || len(token) != 64 || !stopped || !strings.Contains(diff, command) || strings.Contains(after, command) {
+		t.Errorf("exit %d: %s\n%s", code, stderr, stdout)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	dir := project(t)
