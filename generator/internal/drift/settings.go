@@ -120,23 +120,21 @@ func duration(d time.Duration) string {
 
 func (c *comparison) fingerprint(old, op *spec.Operation) {
 	was, is := old.Policy.Fingerprint, op.Policy.Fingerprint
-	if was.Raw == is.Raw && same(was.Exclude, is.Exclude) && same(was.Include, is.Include) {
-		return
+	changed := was.Raw != is.Raw || len(was.Include) > 0 != (len(is.Include) > 0) || !same(was.Exclude, is.Exclude) || !same(was.Include, is.Include)
+	for _, p := range headersAndCookies(op) {
+		changed = changed || slices.ContainsFunc(headersAndCookies(old), p.is) && p.counts(was) != p.counts(is)
 	}
-	c.errorf(op.Policy.Setting("fingerprint").Pos, "fingerprint-changed", "the fingerprint of %s is %s now, and was %s: the retry of an earlier request is answered 422 mismatch; keep it until no such retry can come", op.ID(), rule(is), rule(was))
+	if changed {
+		c.errorf(op.Policy.Setting("fingerprint").Pos, "fingerprint-changed", "the fingerprint of %s is %s now, and was %s: the retry of an earlier request is answered 422 mismatch; keep it until no such retry can come", op.ID(), rule(is), rule(was))
+	}
 }
 
-// same reports whether two lists name the same places of a request.
+// same reports whether two lists name the same places of the body and the
+// query. What they say of a header is nothing where that is not declared.
 func same(a, b []string) bool { return slices.Equal(places(a), places(b)) }
 
 func places(list []string) []string {
-	all := make([]string, len(list))
-	for i, place := range list {
-		if strings.HasPrefix(place, "header:") {
-			place = strings.ToLower(place)
-		}
-		all[i] = place
-	}
+	all := slices.DeleteFunc(slices.Clone(list), func(place string) bool { return strings.HasPrefix(place, "header:") })
 	slices.Sort(all)
 	return all
 }
@@ -155,17 +153,17 @@ func rule(f spec.Fingerprint) string {
 	}
 }
 
-// parameters compares the headers and cookies that count beside the rule, which
-// are those that the document declares.
+// parameters compares the headers and cookies that one of the two declares, and
+// that count there.
 func (c *comparison) parameters(old, op *spec.Operation) {
-	was, is := counted(old, op.Policy.Fingerprint), counted(op, op.Policy.Fingerprint)
+	was, is := headersAndCookies(old), headersAndCookies(op)
 	for _, p := range is {
-		if !slices.ContainsFunc(was, p.is) {
+		if !slices.ContainsFunc(was, p.is) && p.counts(op.Policy.Fingerprint) && !p.isKey(old) {
 			c.warnf(p.Pos, "fingerprint-changed", "the fingerprint of %s has the %s %s now: the retry of a client that has sent it all along is answered 422 mismatch, and no other client notices", op.ID(), p.In, p.Name)
 		}
 	}
 	for _, p := range was {
-		if !slices.ContainsFunc(is, p.is) {
+		if !slices.ContainsFunc(is, p.is) && p.counts(old.Policy.Fingerprint) && !p.isKey(op) {
 			c.errorf(op.Pos, "fingerprint-changed", "the fingerprint of %s does not have the %s %s any more: the retry of an earlier request that has it is answered 422 mismatch; declare it until no such retry can come", op.ID(), p.In, p.Name)
 		}
 	}
@@ -178,26 +176,32 @@ func (p parameter) is(other parameter) bool {
 	return p.In == other.In && (p.Name == other.Name || p.In == "header" && strings.EqualFold(p.Name, other.Name))
 }
 
-// counted returns the declared parameters that count under a rule.
-func counted(op *spec.Operation, f spec.Fingerprint) []parameter {
+func (p parameter) isKey(of *spec.Operation) bool {
+	return p.In == "header" && of.Policy.Key.IsHeader(p.Name)
+}
+
+// counts reports whether the parameter counts under a rule.
+func (p parameter) counts(f spec.Fingerprint) bool {
+	named := func(list []string) bool {
+		return p.In == "header" && slices.ContainsFunc(list, func(place string) bool { return strings.EqualFold(place, "header:"+p.Name) })
+	}
+	if len(f.Include) > 0 {
+		return named(f.Include)
+	}
+	return !named(f.Exclude)
+}
+
+// headersAndCookies are those that the operation declares, each once and
+// without the key.
+func headersAndCookies(op *spec.Operation) []parameter {
 	var all []parameter
 	for _, declared := range op.Parameters {
 		p := parameter{declared}
-		switch {
-		case p.In != "header" && p.In != "cookie", slices.ContainsFunc(all, p.is):
-		case p.In == "cookie" && len(f.Include) > 0:
-		case p.In == "header" && op.Policy.Key.IsHeader(p.Name):
-		case p.In == "header" && names(f.Exclude, p.Name), p.In == "header" && len(f.Include) > 0 && !names(f.Include, p.Name):
-		default:
+		if (p.In == "header" || p.In == "cookie") && !p.isKey(op) && !slices.ContainsFunc(all, p.is) {
 			all = append(all, p)
 		}
 	}
 	return all
-}
-
-// names reports whether a list of places has a header.
-func names(list []string, header string) bool {
-	return slices.ContainsFunc(list, func(place string) bool { return strings.EqualFold(place, "header:"+header) })
 }
 
 // bodies compares as what the fingerprint takes a body of each type that was
