@@ -23,7 +23,6 @@ var fragmentPlaces = map[string]func(fragment string) map[string]string{
 	"go-dot-imports":      inOapiConfig,
 	"go-framework":        inOapiConfig,
 	"go-no-files":         asConfig,
-	"go-no-strict-server": inOapiConfig,
 	"key-body":            inOperation,
 	"key-header":          inOperation,
 	"key-unchecked":       inOperation,

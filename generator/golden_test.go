@@ -122,7 +122,7 @@ func TestGoldenFamily(t *testing.T) {
 	}{
 		{"chi", "behaviour_test.go", append([]string{"echo", "echo5", "gin", "iris"}, older...)},
 		{"chi", "serve_test.go", older},
-		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla"}},
+		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla", "plain-echo", "plain-echo5", "plain-gin", "plain-iris"}},
 		{"plain-std-http", "serve_test.go", []string{"plain-chi", "plain-gorilla"}},
 	} {
 		want := read(family.first + "/" + family.file)

@@ -38,7 +38,11 @@ import (
 	openapi31 "github.com/idemgen/idemgen/testdata/golden/openapi-3.1"
 	plainchi "github.com/idemgen/idemgen/testdata/golden/plain-chi"
 	plaindotimport "github.com/idemgen/idemgen/testdata/golden/plain-dot-import"
+	plainecho "github.com/idemgen/idemgen/testdata/golden/plain-echo"
+	plainecho5 "github.com/idemgen/idemgen/testdata/golden/plain-echo5"
+	plaingin "github.com/idemgen/idemgen/testdata/golden/plain-gin"
 	plaingorilla "github.com/idemgen/idemgen/testdata/golden/plain-gorilla"
+	plainiris "github.com/idemgen/idemgen/testdata/golden/plain-iris"
 	plainnames "github.com/idemgen/idemgen/testdata/golden/plain-names"
 	plainstdhttp "github.com/idemgen/idemgen/testdata/golden/plain-std-http"
 	policies "github.com/idemgen/idemgen/testdata/golden/policies"
@@ -74,7 +78,11 @@ var interfaces = map[string]reflect.Type{
 	"openapi-3.1":       reflect.TypeFor[openapi31.IdempotentServer[struct{}]](),
 	"plain-chi":         reflect.TypeFor[plainchi.IdempotentServer[struct{}]](),
 	"plain-dot-import":  reflect.TypeFor[plaindotimport.IdempotentServer[struct{}]](),
+	"plain-echo":        reflect.TypeFor[plainecho.IdempotentServer[struct{}]](),
+	"plain-echo5":       reflect.TypeFor[plainecho5.IdempotentServer[struct{}]](),
+	"plain-gin":         reflect.TypeFor[plaingin.IdempotentServer[struct{}]](),
 	"plain-gorilla":     reflect.TypeFor[plaingorilla.IdempotentServer[struct{}]](),
+	"plain-iris":        reflect.TypeFor[plainiris.IdempotentServer[struct{}]](),
 	"plain-names":       reflect.TypeFor[plainnames.IdempotentServer[struct{}]](),
 	"plain-std-http":    reflect.TypeFor[plainstdhttp.IdempotentServer[struct{}]](),
 	"policies":          reflect.TypeFor[policies.IdempotentServer[struct{}]](),

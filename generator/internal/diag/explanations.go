@@ -140,8 +140,6 @@ oapi-codegen: oapi-codegen.yaml`,
 		Code:    "go-no-strict-server",
 		Title:   "The package has no strict server.",
 		Meaning: "An answer must be captured before it is sent. For this framework that takes the strict server, whose handlers return their answers.",
-		Wrong:   `generate: {models: true, echo-server: true}`,
-		Right:   `generate: {models: true, echo-server: true, strict-server: true}`,
 		Remedy:  "Set strict-server: true in oapi-codegen's config and run it again.",
 	},
 	{

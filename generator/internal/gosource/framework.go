@@ -27,6 +27,8 @@ type framework struct {
 	options  string
 	declares []string // by every version, with a strict server
 	plain    bool     // servers without a strict one are supported too
+	// responseOwner is what differs between the two versions of echo.
+	responseOwner string
 }
 
 type typeName struct{ path, name string }
@@ -49,6 +51,7 @@ var frameworks = []framework{
 		first:    []typeName{{"github.com/labstack/echo/v4", "Context"}},
 		writer:   typeName{"net/http", "ResponseWriter"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		plain:    true, responseOwner: "c.Echo()",
 	},
 	{
 		name:     Echo,
@@ -56,6 +59,7 @@ var frameworks = []framework{
 		first:    []typeName{{"github.com/labstack/echo/v5", "*Context"}},
 		writer:   typeName{"net/http", "ResponseWriter"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		plain:    true, responseOwner: "c.Logger()",
 	},
 	{
 		name:     Gin,
@@ -64,6 +68,7 @@ var frameworks = []framework{
 		writer:   typeName{"net/http", "ResponseWriter"},
 		options:  "StrictGinServerOptions",
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		plain:    true,
 	},
 	{
 		name:     Iris,
@@ -71,6 +76,7 @@ var frameworks = []framework{
 		first:    []typeName{{"github.com/kataras/iris/v12", "Context"}},
 		writer:   typeName{"github.com/kataras/iris/v12", "Context"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		plain:    true,
 	},
 }
 

@@ -28,8 +28,10 @@ type Package struct {
 	// Framework what it is for.
 	HasServer, Plain bool
 	Framework        Framework
-	// Context is what the framework gives a handler first.
-	Context Type
+	// Context is what the framework gives a handler first. ResponseOwner is what
+	// echo makes a response for, as an expression of such a context c.
+	Context       Type
+	ResponseOwner string
 	// Options is the name of the type of the strict server's options, or "".
 	// NewStrictHandlerWithOptions takes them.
 	Options string

@@ -36,7 +36,7 @@ func (l *loader) plainServer(pkg *Package) {
 		l.errorf(pkg.Pos, "go-no-strict-server", "package %s has a ServerInterface of %s and no StrictServerInterface, which idemgen needs to keep its answers; set strict-server: true beside %s under generate: in the oapi-codegen config, and run oapi-codegen", pkg.Name, pkg.Context.Imports()[0].Path, strings.Join(known.servers, " or "))
 		return
 	}
-	pkg.Framework = known.name
+	pkg.Framework, pkg.ResponseOwner = known.name, known.responseOwner
 	pkg.Patterns = l.patterns()
 	bodies := l.bodies(server.file)
 	first := make(map[string]method, len(server.methods))

@@ -17,6 +17,7 @@ const retryPath = "github.com/idemgen/idemgen/runtime/retry"
 
 // The packages that the templates name, by their import path.
 var packages = map[string]string{
+	"bufio":          "bufio",
 	"cmp":            "cmp",
 	"context":        "context",
 	"errors":         "errors",
@@ -24,6 +25,7 @@ var packages = map[string]string{
 	"log/slog":       "slog",
 	"mime":           "mime",
 	"mime/multipart": "multipart",
+	"net":            "net",
 	"net/http":       "http",
 	"slices":         "slices",
 	"strings":        "strings",
@@ -33,9 +35,9 @@ var packages = map[string]string{
 
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
-	"a", "answer", "b", "c", "call", "client", "ctx", "edge", "entry", "err", "in", "key", "mediaType", "middlewares",
+	"a", "answer", "b", "c", "call", "client", "ctx", "decode", "edge", "entry", "err", "errs", "gone", "handle", "in", "kept", "key", "mediaType", "middlewares",
 	"name", "next", "ok", "op", "options", "opts", "other", "own", "params", "pool", "r", "req", "reqEditors",
-	"request", "resp", "s", "scope", "sender", "srv", "store", "strict", "tx", "value", "values", "visit", "w",
+	"request", "resp", "response", "s", "scope", "sender", "srv", "store", "strict", "tx", "value", "values", "visit", "w", "writer",
 }
 
 // imports collects what a file imports.
@@ -94,8 +96,12 @@ func (i *imports) uses(f *File) {
 	if f.Client != nil || !f.Plain || f.Target != string(gosource.NetHTTP) { // it has its context in the request
 		i.add("context")
 	}
-	if f.Client != nil {
+	if f.Client != nil || f.Plain && f.Target == string(gosource.Iris) {
 		i.add("slices")
+	}
+	if f.Plain && f.Target == string(gosource.Gin) {
+		i.add("bufio")
+		i.add("net")
 	}
 	for _, op := range f.Operations {
 		if f.Client != nil && op.DefaultsMediaType() {

@@ -32,6 +32,8 @@ type File struct {
 	// Context is the type that the framework gives a handler first, and
 	// Framework the name under which the file imports its package.
 	Context, Framework string
+	// ResponseOwner is what echo makes a response for, as an expression.
+	ResponseOwner string
 	// Client is nil where there is no client.
 	Client *Client
 	// RetryPackage is the name under which the file imports package retry, ""
@@ -44,7 +46,7 @@ type File struct {
 	// Tx is the name of the type parameter.
 	Tx string
 	// Names of types that no user types.
-	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext string
+	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext, Writer string
 }
 
 // Method is a method of the server that users implement.
@@ -150,6 +152,7 @@ func (p *planner) plan() *File {
 		f.Target = string(p.pkg.Framework)
 		f.Context = p.pkg.Context.Format(imports.name)
 		f.Framework = imports.name(p.pkg.Context.Imports()[0])
+		f.ResponseOwner = p.pkg.ResponseOwner
 	}
 	imports.uses(f)
 	p.reservePackages(imports)
@@ -164,6 +167,7 @@ func (p *planner) plan() *File {
 	f.Answer = p.scope.free("idempotentAnswer")
 	f.RequestContext = p.scope.free("idempotentContext")
 	f.AttemptContext = p.scope.free("idempotentAttempt")
+	f.Writer = p.scope.free("idempotentWriter")
 	return f
 }
 
