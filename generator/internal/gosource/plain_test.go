@@ -43,7 +43,7 @@ func TestPlainServer(t *testing.T) {
 			`JSON application/json PayJSONRequestBody Payment; AppJSON application/x+json; v="1 2" PayAppJSONRequestBody `,
 		},
 		"in a group": {
-			"type (\n\t// PayTextRequestBody defines body for Pay for text/plain ContentType.\n\tPayTextRequestBody = Line\n\tLine string\n)\n",
+			"type (\n\t// PayTextRequestBody defines body for Pay for text/plain ContentType.\n\tPayTextRequestBody = Note\n\t// A note.\n\tNote string\n)\n",
 			"Text text/plain PayTextRequestBody string",
 		},
 		"by name": {
