@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -125,8 +126,12 @@ func allMarked(t *testing.T, dir string) (generator.Result, map[string]int) {
 		t.Fatal(err)
 	}
 	marked := make(map[string]generator.Operation)
+	var own int // marked by the document
 	for _, op := range all {
-		if slices.Contains([]string{"DELETE", "PATCH", "POST", "PUT"}, op.Method) {
+		switch {
+		case op.Policy != nil:
+			own++
+		case slices.Contains([]string{"DELETE", "PATCH", "POST", "PUT"}, op.Method):
 			marked[op.Method+" "+op.Path] = op
 		}
 	}
@@ -147,8 +152,8 @@ func allMarked(t *testing.T, dir string) (generator.Result, map[string]int) {
 		var findings generator.Findings
 		switch {
 		case err == nil:
-			if result.Protected != len(marked) {
-				t.Fatalf("%d operations are protected, want %d", result.Protected, len(marked))
+			if result.Protected != len(marked)+own {
+				t.Fatalf("%d operations are protected, want %d", result.Protected, len(marked)+own)
 			}
 			return result, refused
 		case !errors.As(err, &findings):
@@ -156,7 +161,7 @@ func allMarked(t *testing.T, dir string) (generator.Result, map[string]int) {
 		}
 		before := len(marked)
 		for _, f := range findings {
-			if name := refusedOperation(marked, f); name != "" {
+			if name := refusedOperation(text, marked, f); name != "" {
 				t.Logf("left out: %s", f)
 				delete(marked, name)
 				refused[f.Code]++
@@ -168,14 +173,28 @@ func allMarked(t *testing.T, dir string) (generator.Result, map[string]int) {
 	}
 }
 
-// refusedOperation is the operation that a finding is of, or "".
-func refusedOperation(marked map[string]generator.Operation, f generator.Diagnostic) string {
-	for name := range marked {
-		for _, end := range []string{" ", ")"} {
-			if strings.Contains(f.Message, name+end) {
+// refusedOperation is the marked operation that a finding is of, or "": the one
+// at its position in the config, the one that it names, or the last one before
+// its position in a document.
+func refusedOperation(config string, marked map[string]generator.Operation, f generator.Diagnostic) string {
+	if f.Warning {
+		return ""
+	}
+	if filepath.Base(f.File) == "idemgen.yaml" && f.Line > 0 {
+		for name := range marked {
+			if strings.Contains(strings.Split(config, "\n")[f.Line-1], strconv.Quote(name)+":") {
 				return name
 			}
 		}
 	}
-	return ""
+	var last string
+	for name, op := range marked {
+		if strings.Contains(f.Message, name+" ") || strings.Contains(f.Message, name+")") {
+			return name
+		}
+		if op.Pos.File == f.File && op.Pos.Line <= f.Line && (last == "" || op.Pos.Line > marked[last].Pos.Line) {
+			last = name
+		}
+	}
+	return last
 }

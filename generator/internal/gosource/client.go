@@ -89,7 +89,24 @@ func (l *loader) client(pkg *Package) {
 			l.errorf(l.pos(f.decl.Name), "go-shape", "NewClient does not return a pointer to a type with a method applyEditors, and an error; generate the client with oapi-codegen v2.3 to v2.8")
 		}
 	}
+	l.refuseFieldNames(pkg, c)
 	pkg.Client = c
+}
+
+// refuseFieldNames refuses operations that are called as a field of the client
+// is, such as Server.
+func (l *loader) refuseFieldNames(pkg *Package, c *Client) {
+	list, ok := structFields(l.types[c.Type])
+	if !ok {
+		return
+	}
+	for _, f := range list.List {
+		for _, name := range f.Names {
+			if at, taken := pkg.Scope[c.Type+"."+name.Name]; taken {
+				l.errorf(at, "go-declared-twice", "%s is a method of the client and a field of it at %s; give the operation of this name another operationId, or another name with x-go-name", name.Name, l.pos(name))
+			}
+		}
+	}
 }
 
 // join finds out how the client calls each operation. In a package without a

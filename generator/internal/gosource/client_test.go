@@ -168,6 +168,10 @@ func TestClientFindings(t *testing.T) {
 			map[string]string{"client.gen.go": strings.Replace(client, "PayWithResponse(", "GetWithResponse(", 1)},
 			"DIR/client.gen.go:25:2: the method GetWithResponse is already declared at DIR/client.gen.go:23:2, since two operations",
 		},
+		"an operation called as a field": {
+			map[string]string{"client.gen.go": strings.Replace(client, "type Client struct{}", "type Client struct{ Server string }\n\nfunc (c *Client) Server() {}", 1)},
+			"DIR/client.gen.go:14:18: Server is a method of the client and a field of it at DIR/client.gen.go:12:21; give the operation",
+		},
 		"no editors": {
 			map[string]string{"client.gen.go": strings.Replace(client, "applyEditors(", "runEditors(", 1)},
 			"DIR/client.gen.go:20:6: NewClient does not return a pointer to a type with a method applyEditors",

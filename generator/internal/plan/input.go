@@ -9,7 +9,7 @@ import (
 
 // fill decides what of an operation depends on the generated types.
 func (o *Operation) fill(imports *imports) {
-	taken := map[string]bool{"s": true, "c": true, "w": true, "r": true, "http": true, o.OperationVar: true}
+	taken := map[string]bool{"s": true, "c": true, "w": true, "r": true, "http": true, "error": true, o.OperationVar: true}
 	if o.plain {
 		o.takePlainNames(taken, imports)
 	}

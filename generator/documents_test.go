@@ -1,0 +1,70 @@
+package generator_test
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/idemgen/idemgen/generator/internal/gosource"
+)
+
+// refusedOperations says how many operations of the documents are refused, by
+// the code of the finding.
+var refusedOperations = map[string]map[string]int{
+	"keys":      {"key-header": 1},    // its value is declared as a text
+	"responses": {"marker-stream": 1}, // an event stream
+}
+
+// Documents of awkward shapes, one for each kind of trouble, become code that
+// compiles for every server, with every operation marked that may change
+// something. The document named broken holds what oapi-codegen makes Go of that
+// does not compile, for which our file is not to blame.
+//
+// Covers GEN-11, GEN-20, GEN-22 and GEN-24.
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/documents/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	servers := strings.FieldsFunc(gosource.Servers(","), func(r rune) bool { return r == ',' || r == ' ' })
+	for _, dir := range dirs {
+		for _, server := range servers {
+			name := filepath.Base(dir)
+			t.Run(name+"/"+server, func(t *testing.T) {
+				t.Parallel()
+				files := filesOf(t, dir)
+				files["idemgen.yaml"] = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n"
+				files["oapi-codegen.yaml"] += "package: api\noutput: api.gen.go\ngenerate: {models: true, client: true, " + server + ": true, strict-server: true}\n"
+				result, refused := allMarked(t, project(t, files))
+				if !maps.Equal(refused, refusedOperations[name]) {
+					t.Errorf("refused operations are %v, want %v", refused, refusedOperations[name])
+				}
+				if theirs := typeChecked(t, result); (theirs > 0) != (name == "broken") {
+					t.Errorf("oapi-codegen's own code has %d errors", theirs)
+				}
+			})
+		}
+	}
+}
+
+// filesOf returns the files in a directory and below, by their names in it.
+func filesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		files[name] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
