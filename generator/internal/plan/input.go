@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"go/types"
 	"slices"
 	"strings"
 
@@ -9,7 +10,10 @@ import (
 
 // fill decides what of an operation depends on the generated types.
 func (o *Operation) fill(imports *imports) {
-	taken := map[string]bool{"s": true, "c": true, "w": true, "r": true, "http": true, "error": true, o.OperationVar: true}
+	taken := map[string]bool{"s": true, "c": true, "w": true, "r": true, "http": true, o.OperationVar: true}
+	for _, name := range types.Universe.Names() {
+		taken[name] = true
+	}
 	if o.plain {
 		o.takePlainNames(taken, imports)
 	}
