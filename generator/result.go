@@ -169,7 +169,7 @@ func stage(path string, content []byte) (string, error) {
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".idemgen-*.tmp")
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("writing %s: %w", path, diag.Reason(err))
 	}
 	_, err = f.Write(content)
 	err = errors.Join(err, f.Chmod(mode), f.Close())

@@ -91,6 +91,10 @@ func TestContractCommand(t *testing.T) {
 		}
 		write(t, dir, "openapi.yaml", strings.ReplaceAll("# Payments.\n"+document, "\n", "\r\n"))
 	}
+	elsewhere := filepath.Join(dir, "none", "out.json")
+	if _, stderr, code := idemgen("contract", "-o", elsewhere, "-config", configOf(dir)); code != exitUsage || stderr != "idemgen: writing "+elsewhere+": no such file or directory\n" {
+		t.Errorf("-o in no directory: exit %d: %s", code, stderr)
+	}
 	crlf, stderr, code := idemgen("contract", "-config", configOf(dir))
 	if want := strings.Replace(printed, "openapi:", "# Payments.\nopenapi:", 1); code != exitDone || crlf != want {
 		t.Errorf("line ends of Windows: exit %d %s\n%q, want\n%q", code, stderr, crlf, want)
