@@ -44,6 +44,11 @@ func TestOapiCodegenOptions(t *testing.T) {
 		"collisions":  {all, "{resolve-type-name-collisions: true}"},
 		"excluded":    {all, "{exclude-operation-ids: [getPayment]}"},
 		"bytes":       {all, "{client-response-bytes-function: true}"},
+		"types": {all, "{type-mapping: {string: {formats: {uuid: {type: string}, date-time: {type: string}}}}, generate-types-for-anonymous-schemas: true, " +
+			"disable-type-aliases-for-type: [array], skip-response-body-getters: true, skip-client-response-content-type: true}"},
+		"compatibility": {all, "{}\ncompatibility: {old-merge-schemas: true, old-enum-conflicts: true, old-aliasing: true, disable-flatten-additional-properties: true, " +
+			"disable-required-readonly-as-pointer: true, always-prefix-enum-values: true, allow-unexported-struct-field-names: true, " +
+			"headers-implicitly-required: true, enable-auth-scopes-on-context: true, sort-handler-registrations: true}"},
 	} {
 		pkg := filepath.Join(dir, name)
 		if err := os.Mkdir(pkg, 0o700); err != nil {

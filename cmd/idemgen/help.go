@@ -37,7 +37,8 @@ const generateHelp = `Usage: idemgen [generate] [flags]
 Reads the config, the OpenAPI document and the Go code that oapi-codegen made
 from it, and writes the code for the marked operations. On any error no file is
 touched. Files that are up to date are not touched, and only files written by a
-generator are ever replaced.
+generator are ever replaced. Where clients or live keys notice what has changed
+in them, a warning says so.
 
     -config FILE    the config (default idemgen.yaml)
     -check          write nothing; exit 1 and print a diff if a file is not fresh,
