@@ -20,16 +20,14 @@ type handler struct {
 // findHandlers finds this package's handlers.
 func (c *checker) findHandlers() []handler {
 	var all []handler
-	add := func(cur inspector.Cursor, body *ast.BlockStmt, sig *types.Signature) {
+	add := func(cur inspector.Cursor, body *ast.BlockStmt, tx *types.Var) {
 		known := slices.ContainsFunc(all, func(h handler) bool { return h.cur == cur })
-		if sig.Params().Len() >= 2 && !known {
-			all = append(all, handler{cur, body, sig.Params().At(1)})
+		if tx != nil && !known {
+			all = append(all, handler{cur, body, tx})
 		}
 	}
 	for _, fn := range c.functions {
-		if isHandler(fn.object.Signature()) {
-			add(fn.cur, fn.decl.Body, fn.object.Signature())
-		}
+		add(fn.cur, fn.decl.Body, handlerTx(fn.object.Signature()))
 	}
 	for cur, call := range each[*ast.CallExpr](c.root) {
 		if len(call.Args) == 0 || !runsHandler(c.callee(call)) {
@@ -40,12 +38,12 @@ func (c *checker) findHandlers() []handler {
 		case *ast.FuncLit:
 			if sig, ok := c.pass.TypesInfo.TypeOf(e).(*types.Signature); ok {
 				lit, _ := cur.FindNode(e)
-				add(lit, e.Body, sig)
+				add(lit, e.Body, workTx(sig))
 			}
 		case *ast.Ident, *ast.SelectorExpr:
 			object := c.used(e)
 			if i := slices.IndexFunc(c.functions, func(fn function) bool { return fn.object == object }); i >= 0 {
-				add(c.functions[i].cur, c.functions[i].decl.Body, object.Signature())
+				add(c.functions[i].cur, c.functions[i].decl.Body, workTx(object.Signature()))
 			}
 		}
 	}
@@ -65,11 +63,31 @@ func (c *checker) used(e ast.Expr) *types.Func {
 	return object
 }
 
-// isHandler tells whether a function of that signature is a handler: it takes
-// a context, a transaction or lease, and a request.
-func isHandler(sig *types.Signature) bool {
+// handlerTx returns the transaction or lease of a handler: a function that takes
+// a context or, in a server without a strict one, what the server's framework
+// gives it, then the transaction or lease, and a request. It is nil for other
+// functions.
+func handlerTx(sig *types.Signature) *types.Var {
 	p := sig.Params()
-	return p.Len() == 3 && isContext(p.At(0).Type()) && isTx(p.At(1).Type()) && isRequest(p.At(2).Type())
+	n := p.Len()
+	switch {
+	case n == 3 && (isContext(p.At(0).Type()) || isFrameworkContext(p.At(0).Type())):
+	case n == 4 && isNamed(p.At(0).Type(), "net/http", "ResponseWriter") && isHTTPRequest(p.At(1).Type()):
+	default:
+		return nil
+	}
+	if tx := p.At(n - 2); isTx(tx.Type()) && isRequest(p.At(n-1).Type()) {
+		return tx
+	}
+	return nil
+}
+
+// workTx returns the transaction of the function given to Do or Execute.
+func workTx(sig *types.Signature) *types.Var {
+	if sig.Params().Len() < 2 {
+		return nil
+	}
+	return sig.Params().At(1)
 }
 
 // isTx tells whether t is what a store gives to handlers: the transaction of a

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/constant"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/types/typeutil"
 )
@@ -62,6 +63,32 @@ func carriesKey(t types.Type) bool { return t != nil && (isKey(t) || isRequest(t
 func isContext(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return !pointer && isNamed(t, "context", "Context")
+}
+
+// frameworkContexts are the packages that declare a type Context or Ctx, which
+// the handlers of a framework's servers get.
+var frameworkContexts = []string{
+	"github.com/gin-gonic/gin",
+	"github.com/gofiber/fiber/v2",
+	"github.com/gofiber/fiber/v3",
+	"github.com/kataras/iris/v12/context",
+	"github.com/labstack/echo/v4",
+	"github.com/labstack/echo/v5",
+}
+
+// isFrameworkContext tells whether t is what a framework's handlers get.
+func isFrameworkContext(t types.Type) bool {
+	return slices.ContainsFunc(frameworkContexts, func(path string) bool {
+		return isNamed(t, path, "Context") || isNamed(t, path, "Ctx")
+	})
+}
+
+// isHTTPRequest tells whether t is what the handlers of net/http get.
+func isHTTPRequest(t types.Type) bool { return isNamed(t, "net/http", "Request") }
+
+// carriesContext tells whether a middleware can have put something into t.
+func carriesContext(t types.Type) bool {
+	return isContext(t) || isFrameworkContext(t) || isHTTPRequest(t)
 }
 
 func isError(t types.Type) bool {

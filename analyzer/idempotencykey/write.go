@@ -127,7 +127,7 @@ func (c *checker) handlesOf(call *ast.CallExpr) []ast.Expr {
 	for _, arg := range call.Args {
 		switch t := c.pass.TypesInfo.TypeOf(arg); {
 		case t == nil:
-		case isContext(t):
+		case carriesContext(t):
 			if receiver == nil || fn == nil || !openers[fn.Name()] {
 				return nil
 			}

@@ -1,0 +1,5 @@
+package gin
+
+import "net/http"
+
+type Context struct{ Request *http.Request }

@@ -1,0 +1,5 @@
+package echo
+
+import "net/http"
+
+type Context interface{ Request() *http.Request }
