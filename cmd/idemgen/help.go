@@ -85,7 +85,9 @@ Prints the document for those who call the API: with the header of the key and
 the answers 400, 409, 412 (only with format: uuidv7) and 422 of each marked
 operation, with Retry-After and Idempotent-Replayed among the headers of answers,
 and with the retention in the descriptions. What the document declares itself
-stays as it is, its comments and its order too. Generate clients and
+stays as it is, its comments and its order too; but a header that it declares for
+a key is required and bounded as the server has it, and has no example and no
+default, which tools send as if they were keys. Generate clients and
 documentation from the contract, and servers from the document.
 
     -config FILE    the config (default idemgen.yaml)
