@@ -1,6 +1,7 @@
 package generator_test
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -61,6 +62,36 @@ func TestDocuments(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// Two runs in two directories give the same bytes, also where every line of the
+// second one's files ends as Windows ends it.
+//
+// Covers GEN-30.
+func TestDocumentsSameBytes(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/documents/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no documents: %v", err)
+	}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			files := filesOf(t, dir)
+			files["idemgen.yaml"] = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n"
+			files["oapi-codegen.yaml"] += wholeOapiConfig
+			first, _ := allMarked(t, project(t, files))
+			for name, content := range files {
+				files[name] = strings.ReplaceAll(content, "\n", "\r\n")
+			}
+			second, _ := allMarked(t, project(t, files))
+			for i, f := range first.Files {
+				if !bytes.Equal(f.Content, second.Files[i].Content) {
+					t.Errorf("%s differs", f.Name())
+				}
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package generator_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -55,6 +56,58 @@ func TestHugeDocuments(t *testing.T) { //nolint:paralleltest // measures what th
 			}
 			if files, err := filepath.Glob(filepath.Join(dir, "*.go")); err != nil || len(files) > 0 {
 				t.Errorf("files were written: %v, %v", files, err)
+			}
+		})
+	}
+}
+
+// A file that only an unmarked operation refers to may be as bad as any document:
+// the reference is refused at its position, before it takes much time or memory,
+// and no file is touched.
+//
+// Covers GEN-18 and GEN-20.
+func TestHostileFiles(t *testing.T) { //nolint:paralleltest // measures what the whole process allocates
+	const levels = 5000
+	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		bomb += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+	}
+	for name, test := range map[string]struct{ file, text, want string }{
+		"deep YAML":   {"b.yaml", "A: " + strings.Repeat("{a: ", levels) + "1" + strings.Repeat("}", levels), `openapi.yaml:6:31: the $ref "b.yaml#/A" cannot be followed: b.yaml:1:3997: is nested deeper than 1000 levels`},
+		"deep JSON":   {"b.json", `{"A": ` + strings.Repeat("[", levels) + strings.Repeat("]", levels) + "}", `openapi.yaml:6:31: the $ref "b.json#/A" cannot be followed: b.json:1:1007: is nested deeper than 1000 levels`},
+		"aliases":     {"b.yaml", bomb + "A: {example: *a9}\n", `openapi.yaml:6:31: the $ref "b.yaml#/A" cannot be followed: b.yaml:1:13: aliases expand to more than 250000 values or 1000 levels`},
+		"no UTF-8":    {"b.yaml", "A: {type: object, description: \"\xff\"}\n", `openapi.yaml:6:31: the $ref "b.yaml#/A" cannot be followed: b.yaml:1:33: is not valid YAML or JSON: it is not UTF-8 here`},
+		"control":     {"b.yaml", "A: {type: object, description: \"\x01\"}\n", `openapi.yaml:6:31: the $ref "b.yaml#/A" cannot be followed: b.yaml:1:33: is not valid YAML or JSON: it holds the control character U+0001`},
+		"large":       {"b.yaml", "A: {type: object, description: \"" + strings.Repeat("x", 50<<20) + "\"}\n", `openapi.yaml:6:31: the $ref "b.yaml#/A" cannot be followed: b.yaml: is larger than 32 MB`},
+		"remote":      {"b.yaml", "A: {$ref: \"https://example.com/c.yaml#/A\"}\n", `b.yaml:1:11: the $ref "https://example.com/c.yaml#/A" leaves this machine`},
+		"circle":      {"b.yaml", "A: {$ref: \"#/B\"}\nB: {$ref: \"b.yaml#/A\"}\n", `openapi.yaml:6:31: this $ref leads in a circle`},
+		"no file":     {"b.yaml/c", "", `openapi.yaml:6:31: the $ref "b.yaml#/A" cannot be followed: b.yaml: cannot be read: it is not a regular file`},
+		"inner alias": {"b.yaml", "A: &a {allOf: [*a]}\n", `openapi.yaml:6:31: the $ref "b.yaml#/A" cannot be followed: b.yaml:1:16: the alias *a stands inside of what it names`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			name, _, _ := strings.Cut(test.file, "/")
+			dir := project(t, map[string]string{
+				"openapi.yaml": "openapi: 3.0.3\ninfo: {title: T, version: \"1\"}\npaths:\n  /a:\n    post: {operationId: a, x-idempotent: true, responses: {\"204\": {description: Done.}}}\n" +
+					"    get: {parameters: [{$ref: \"" + name + "#/A\"}], responses: {\"204\": {description: Done.}}}\n",
+				test.file: test.text,
+			})
+			config, err := generator.LoadConfig(filepath.Join(dir, "idemgen.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			result, err := generator.Generate(t.Context(), config)
+			runtime.ReadMemStats(&after)
+			var findings generator.Findings
+			if !errors.As(err, &findings) || !strings.HasPrefix(strings.ReplaceAll(findings[0].String(), filepath.ToSlash(dir)+"/", ""), test.want) {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 {
+				t.Errorf("%d bytes were allocated", got)
+			}
+			if len(result.Files) > 0 {
+				t.Error("files were generated")
 			}
 		})
 	}
@@ -114,8 +167,9 @@ func TestSameBytesEverywhere(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
 		"spec/openapi.yaml":     strings.Replace(document, "operationId: createPayment", "operationId: createPayment\n      description: |\n        Two lines\n        of text.", 1),
-		"api/conf/idemgen.yaml": "spec: ../../spec/openapi.yaml\npackage: ..\noapi-codegen: ../oapi-codegen.yaml\n",
-		"api/oapi-codegen.yaml": oapiConfig,
+		"spec/overlay.yaml":     "overlay: 1.0.0\ninfo: {title: O, version: \"1\"}\nactions:\n  - target: $.paths['/payments'].post\n    update:\n      summary: |\n        Two lines\n        of another text.\n",
+		"api/conf/idemgen.yaml": "spec: ../../spec/openapi.yaml\noverlay: ../../spec/overlay.yaml\npackage: ..\noapi-codegen: ../oapi-codegen.yaml\ncontract: ../../spec/contract.yaml\n",
+		"api/oapi-codegen.yaml": oapiConfig + "output-options: {overlay: {path: ../spec/overlay.yaml}}\n",
 	}
 	run := func(change func(name, text string) string) generator.Result {
 		all := map[string]string{}
@@ -138,15 +192,15 @@ func TestSameBytesEverywhere(t *testing.T) {
 		"another directory": func(_, text string) string { return text },
 		"CRLF":              func(_, text string) string { return strings.ReplaceAll(text, "\n", "\r\n") },
 		"backslashes": func(name, text string) string {
-			if name == "api/conf/idemgen.yaml" {
+			if strings.HasPrefix(name, "api/") {
 				return strings.ReplaceAll(text, "/", `\`)
 			}
 			return text
 		},
 	} {
 		got := run(change)
-		if len(got.Files) != 2 || len(want.Files) != 2 {
-			t.Fatalf("%s: %d files, want 2", name, len(got.Files))
+		if len(got.Files) != 3 || len(want.Files) != 3 {
+			t.Fatalf("%s: %d files, want 3", name, len(got.Files))
 		}
 		for i, f := range got.Files {
 			if string(f.Content) != string(want.Files[i].Content) {

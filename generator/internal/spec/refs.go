@@ -55,6 +55,9 @@ func (r *resolver) resolve(v tree.Value) (tree.Value, *diag.Diagnostic) {
 func (r *resolver) target(ref tree.Value, text string) (tree.Value, *diag.Diagnostic) {
 	place, fragment, _ := strings.Cut(text, "#")
 	root := ref.File().Root()
+	if strings.Contains(place, `\`) {
+		return root, refProblem(ref, "the $ref %s holds a backslash; a $ref is a URL, in which directories end in / on every system", tree.Quote(text))
+	}
 	if place != "" {
 		u, err := url.Parse(place)
 		if err != nil || u.Scheme != "" || u.Host != "" {
