@@ -120,7 +120,8 @@ func TestGoldenFamily(t *testing.T) {
 		first, file string
 		others      []string
 	}{
-		{"chi", "behaviour_test.go", append([]string{"echo", "echo5", "gin", "iris"}, older...)},
+		{"chi", "behaviour_test.go", append([]string{"echo", "echo5", "gin", "iris", "fiber", "fiber3"}, older...)},
+		{"fiber", "fiber_test.go", []string{"fiber3"}},
 		{"chi", "serve_test.go", older},
 		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla", "plain-echo", "plain-echo5", "plain-gin", "plain-iris"}},
 		{"plain-std-http", "serve_test.go", []string{"plain-chi", "plain-gorilla"}},

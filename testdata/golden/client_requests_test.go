@@ -18,6 +18,8 @@ import (
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
 	echo "github.com/idemgen/idemgen/testdata/golden/echo"
 	echo5 "github.com/idemgen/idemgen/testdata/golden/echo5"
+	fiber "github.com/idemgen/idemgen/testdata/golden/fiber"
+	fiber3 "github.com/idemgen/idemgen/testdata/golden/fiber3"
 	gin "github.com/idemgen/idemgen/testdata/golden/gin"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
@@ -45,6 +47,8 @@ var clients = map[string]func(address string) (ours, theirs reflect.Value, err e
 	"dot-import":        both(dotimport.NewIdempotentClient, dotimport.NewClientWithResponses),
 	"echo":              both(echo.NewIdempotentClient, echo.NewClientWithResponses),
 	"echo5":             both(echo5.NewIdempotentClient, echo5.NewClientWithResponses),
+	"fiber":             both(fiber.NewIdempotentClient, fiber.NewClientWithResponses),
+	"fiber3":            both(fiber3.NewIdempotentClient, fiber3.NewClientWithResponses),
 	"gin":               both(gin.NewIdempotentClient, gin.NewClientWithResponses),
 	"gorilla":           both(gorilla.NewIdempotentClient, gorilla.NewClientWithResponses),
 	"hostile":           both(hostile.NewIdempotentClient, hostile.NewClientWithResponses),

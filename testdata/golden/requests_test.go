@@ -24,6 +24,8 @@ import (
 	dotimport "github.com/idemgen/idemgen/testdata/golden/dot-import"
 	echo "github.com/idemgen/idemgen/testdata/golden/echo"
 	echo5 "github.com/idemgen/idemgen/testdata/golden/echo5"
+	fiber "github.com/idemgen/idemgen/testdata/golden/fiber"
+	fiber3 "github.com/idemgen/idemgen/testdata/golden/fiber3"
 	gin "github.com/idemgen/idemgen/testdata/golden/gin"
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
@@ -64,6 +66,8 @@ var interfaces = map[string]reflect.Type{
 	"dot-import":        reflect.TypeFor[dotimport.IdempotentServer[struct{}]](),
 	"echo":              reflect.TypeFor[echo.IdempotentServer[struct{}]](),
 	"echo5":             reflect.TypeFor[echo5.IdempotentServer[struct{}]](),
+	"fiber":             reflect.TypeFor[fiber.IdempotentServer[struct{}]](),
+	"fiber3":            reflect.TypeFor[fiber3.IdempotentServer[struct{}]](),
 	"gin":               reflect.TypeFor[gin.IdempotentServer[struct{}]](),
 	"gorilla":           reflect.TypeFor[gorilla.IdempotentServer[struct{}]](),
 	"hostile":           reflect.TypeFor[hostile.IdempotentServer[struct{}]](),

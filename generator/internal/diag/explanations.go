@@ -111,9 +111,14 @@ x-idempotent: {retention: 48h}`,
 		Code:    "go-framework",
 		Title:   "The server is generated for a framework that idemgen does not support.",
 		Meaning: "The generated code wraps the server interface of oapi-codegen, whose methods differ with the framework.",
-		Wrong:   `generate: {models: true, fiber-server: true, strict-server: true}`,
-		Right:   `generate: {models: true, std-http-server: true, strict-server: true}`,
-		Remedy:  "Choose one of the targets in the message under generate in oapi-codegen's config.",
+		Wrong: `output-options:
+  user-templates:
+    stdhttp/std-http-interface.tmpl: |
+      type ServerInterface interface {
+      {{range .}}{{.OperationId}}(c context.Context)
+      {{end}}}`,
+		Right:  `generate: {models: true, std-http-server: true, strict-server: true}`,
+		Remedy: "Choose one of the targets in the message under generate in oapi-codegen's config, and leave the template of its ServerInterface as it is.",
 	},
 	{
 		Code:    "go-no-files",
@@ -140,6 +145,8 @@ oapi-codegen: oapi-codegen.yaml`,
 		Code:    "go-no-strict-server",
 		Title:   "The package has no strict server.",
 		Meaning: "An answer must be captured before it is sent. For this framework that takes the strict server, whose handlers return their answers.",
+		Wrong:   `generate: {models: true, fiber-server: true}`,
+		Right:   `generate: {models: true, fiber-server: true, strict-server: true}`,
 		Remedy:  "Set strict-server: true in oapi-codegen's config and run it again.",
 	},
 	{

@@ -12,6 +12,7 @@ const (
 	Echo    Framework = "echo"
 	Gin     Framework = "gin"
 	Iris    Framework = "iris"
+	Fiber   Framework = "fiber"
 )
 
 // framework says how to recognise a framework and what its strict server is.
@@ -29,7 +30,12 @@ type framework struct {
 	plain    bool     // servers without a strict one are supported too
 	// responseOwner is what differs between the two versions of echo.
 	responseOwner string
+	contexts      Contexts // empty for frameworks other than fiber
 }
+
+// Contexts are the methods of fiber's context that return the request's context,
+// which Set before the name sets, and fasthttp's.
+type Contexts struct{ User, Fasthttp string }
 
 type typeName struct{ path, name string }
 
@@ -77,6 +83,22 @@ var frameworks = []framework{
 		writer:   typeName{"github.com/kataras/iris/v12", "Context"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
 		plain:    true,
+	},
+	{
+		name:     Fiber,
+		servers:  []string{"fiber-server"},
+		first:    []typeName{{"github.com/gofiber/fiber/v2", "*Ctx"}},
+		writer:   typeName{"github.com/gofiber/fiber/v2", "*Ctx"},
+		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		contexts: Contexts{User: "UserContext", Fasthttp: "Context"},
+	},
+	{
+		name:     Fiber,
+		servers:  []string{"fiber-v3-server"},
+		first:    []typeName{{"github.com/gofiber/fiber/v3", "Ctx"}},
+		writer:   typeName{"github.com/gofiber/fiber/v3", "Ctx"},
+		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		contexts: Contexts{User: "Context", Fasthttp: "RequestCtx"},
 	},
 }
 

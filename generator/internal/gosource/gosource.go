@@ -32,6 +32,8 @@ type Package struct {
 	// echo makes a response for, as an expression of such a context c.
 	Context       Type
 	ResponseOwner string
+	// Contexts is empty for frameworks other than fiber.
+	Contexts Contexts
 	// Options is the name of the type of the strict server's options, or "".
 	// NewStrictHandlerWithOptions takes them.
 	Options string
@@ -364,7 +366,7 @@ func (l *loader) strictServer(pkg *Package) {
 	if known == nil {
 		return
 	}
-	pkg.Framework = known.name
+	pkg.Framework, pkg.Contexts = known.name, known.contexts
 	if _, ok := pkg.Scope[known.options]; ok {
 		pkg.Options = known.options
 	}

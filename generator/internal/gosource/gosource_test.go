@@ -158,6 +158,8 @@ func TestFrameworks(t *testing.T) {
 		"echo":                {framework("github.com/labstack/echo/v4", "ctx echo.Context"), gosource.Echo, "echo.Context", ""},
 		"echo v5":             {framework("github.com/labstack/echo/v5", "ctx *echo.Context"), gosource.Echo, "*echo.Context", ""},
 		"iris":                {strings.ReplaceAll(framework("github.com/kataras/iris/v12", "ctx iris.Context"), "PayResponse(w http.ResponseWriter)", "PayResponse(ctx iris.Context)"), gosource.Iris, "iris.Context", ""},
+		"fiber":               {strings.ReplaceAll(framework("github.com/gofiber/fiber/v2", "c *fiber.Ctx"), "PayResponse(w http.ResponseWriter)", "PayResponse(c *fiber.Ctx)"), gosource.Fiber, "*fiber.Ctx", ""},
+		"fiber v3":            {strings.ReplaceAll(framework("github.com/gofiber/fiber/v3", "c fiber.Ctx"), "PayResponse(w http.ResponseWriter)", "PayResponse(c fiber.Ctx)"), gosource.Fiber, "fiber.Ctx", ""},
 		"gin":                 {ginOptions.Replace(framework("github.com/gin-gonic/gin", "c *gin.Context")), gosource.Gin, "*gin.Context", "StrictGinServerOptions"},
 		"gin without options": {framework("github.com/gin-gonic/gin", "c *gin.Context"), gosource.Gin, "*gin.Context", ""},
 	} {
@@ -169,6 +171,9 @@ func TestFrameworks(t *testing.T) {
 			}
 			if pkg.Framework != test.framework || pkg.Context.String() != test.context || pkg.Options != test.options {
 				t.Errorf("%s, %s and %q", pkg.Framework, pkg.Context, pkg.Options)
+			}
+			if fiber := pkg.Contexts != (gosource.Contexts{}); fiber != (test.framework == gosource.Fiber) {
+				t.Errorf("contexts %v", pkg.Contexts)
 			}
 			if got := len(pkg.Operations[0].Parameters); got != 3 {
 				t.Errorf("%d parameters, want 3", got)

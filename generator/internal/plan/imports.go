@@ -15,9 +15,13 @@ const runtimePath = "github.com/idemgen/idemgen/runtime/idempotency"
 // retryPath is the package that generated clients stand on.
 const retryPath = "github.com/idemgen/idemgen/runtime/retry"
 
+// fasthttpPath is the package that fiber stands on.
+const fasthttpPath = "github.com/valyala/fasthttp"
+
 // The packages that the templates name, by their import path.
 var packages = map[string]string{
 	"bufio":          "bufio",
+	"bytes":          "bytes",
 	"cmp":            "cmp",
 	"context":        "context",
 	"errors":         "errors",
@@ -30,14 +34,17 @@ var packages = map[string]string{
 	"slices":         "slices",
 	"strings":        "strings",
 	"time":           "time",
+	fasthttpPath:     "fasthttp",
 	runtimePath:      "idempotency",
 }
 
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
-	"a", "answer", "b", "c", "call", "client", "ctx", "decode", "edge", "entry", "err", "errs", "gone", "handle", "in", "kept", "key", "mediaType", "middlewares",
-	"name", "next", "ok", "op", "options", "opts", "other", "own", "params", "pool", "r", "req", "reqEditors",
-	"request", "resp", "response", "s", "scope", "sender", "srv", "store", "strict", "tx", "value", "values", "visit", "w", "writer",
+	"a", "answer", "app", "b", "body", "c", "call", "client", "ctx", "decode", "edge", "entry", "err", "errs",
+	"gone", "handle", "header", "in", "kept", "key", "line", "lines", "mediaType", "middlewares", "name", "next",
+	"ok", "op", "options", "opts", "other", "own", "params", "pool", "r", "req", "reqEditors", "request", "resp",
+	"response", "s", "scope", "sender", "srv", "status", "store", "strict", "text", "tx", "unread", "value",
+	"values", "visit", "w", "writer",
 }
 
 // imports collects what a file imports.
@@ -95,6 +102,11 @@ func (i *imports) uses(f *File) {
 	}
 	if f.Client != nil || !f.Plain || f.Target != string(gosource.NetHTTP) { // it has its context in the request
 		i.add("context")
+	}
+	if f.Target == string(gosource.Fiber) {
+		i.add("bytes")
+		i.add("strings")
+		i.add(fasthttpPath)
 	}
 	if f.Client != nil || f.Plain && f.Target == string(gosource.Iris) {
 		i.add("slices")

@@ -34,6 +34,8 @@ type File struct {
 	Context, Framework string
 	// ResponseOwner is what echo makes a response for, as an expression.
 	ResponseOwner string
+	// Contexts are the methods of fiber's context that return other contexts.
+	Contexts gosource.Contexts
 	// Client is nil where there is no client.
 	Client *Client
 	// RetryPackage is the name under which the file imports package retry, ""
@@ -46,7 +48,7 @@ type File struct {
 	// Tx is the name of the type parameter.
 	Tx string
 	// Names of types that no user types.
-	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext, Writer string
+	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext, Writer, OwnScope string
 }
 
 // Method is a method of the server that users implement.
@@ -151,6 +153,7 @@ func (p *planner) plan() *File {
 	if f.HasServer {
 		f.Target = string(p.pkg.Framework)
 		f.Context = p.pkg.Context.Format(imports.name)
+		f.Contexts = p.pkg.Contexts
 		f.Framework = imports.name(p.pkg.Context.Imports()[0])
 		f.ResponseOwner = p.pkg.ResponseOwner
 	}
@@ -168,6 +171,7 @@ func (p *planner) plan() *File {
 	f.RequestContext = p.scope.free("idempotentContext")
 	f.AttemptContext = p.scope.free("idempotentAttempt")
 	f.Writer = p.scope.free("idempotentWriter")
+	f.OwnScope = p.scope.free("idempotentScope")
 	return f
 }
 
