@@ -290,13 +290,25 @@ func FuzzContract(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, id, text, header, status string) {
 		type object = map[string]any
 		answer := object{"description": text, "headers": object{header: object{"description": text, "schema": object{"type": "string"}}}}
+		key := object{
+			"name": "Idempotency-Key", "in": "header", "description": text, "example": text,
+			"schema": object{"type": "string", "default": text, "x-" + header: text},
+		}
 		document, err := json.Marshal(object{
 			"openapi": "3.0.3",
 			"info":    object{"title": text, "version": "1"},
-			"paths": object{path: object{"post": object{
-				"operationId": id, "description": text, "x-idempotent": true,
-				"responses": object{status: object{"$ref": "#/components/responses/Answer"}, "202": answer},
-			}}},
+			"paths": object{path: object{
+				"parameters": []object{key},
+				"post": object{
+					"operationId": id, "description": text, "x-idempotent": true,
+					"responses": object{status: object{"$ref": "#/components/responses/Answer"}, "202": answer},
+				},
+				"put": object{
+					"x-idempotent": object{"key": object{"format": "uuid"}},
+					"parameters":   []object{{"name": header, "in": "query"}, key},
+					"responses":    object{status: answer},
+				},
+			}},
 			"components": object{"responses": object{"Answer": answer}, "schemas": object{header: object{"description": text}}},
 		})
 		if err != nil {

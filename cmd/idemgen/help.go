@@ -92,7 +92,8 @@ documentation from the contract, and servers from the document.
 
     -config FILE    the config (default idemgen.yaml)
     -overlay        print an OpenAPI Overlay that says the same; it is made for
-                    the document with the overlay of the config, if there is one
+                    the document with the overlay of the config, if there is one,
+                    and with YAML's aliases and merge keys written out
     -o FILE         write to a file, as JSON if it is named .json, else as YAML;
                     only files written by idemgen are ever replaced
 
