@@ -1,7 +1,7 @@
-// Package testenv gives tests real servers: PostgreSQL, and PgBouncer in front
-// of it.
+// Package testenv gives tests real servers: PostgreSQL, PgBouncer in front of
+// it, Redis, and Redis Cluster.
 //
-// A server is looked for in this order: the one that IDEM_TEST_POSTGRES names
+// A server is looked for in this order: the one that an environment variable names
 // (used, never started or stopped), installed programs, Debian's packages when
 // the tests run as root, Docker. Where none is to be had the test is skipped
 // with the reason and the remedy, or fails if IDEM_REQUIRE=all is set, so that
