@@ -104,6 +104,7 @@ standalone: ## Build and vet each module as its users get it: without go.work, a
 bench: bin/tools ## Measure stores against the bare transaction, the core's overhead, and the generator on SPECS
 	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench . -benchtime 20x ./pgxstore
 	@go -C runtime test -run '^$$' -bench . ./idempotency ./memstore ./sqlstore
+	@go -C runtime test -run '^$$' -bench . -benchtime 20x ./redisstore
 	@$(if $(SPECS),go run ./generator/internal/bench $(SPECS),echo 'the generator is not measured: name documents with SPECS=')
 
 .PHONY: clean

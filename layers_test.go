@@ -80,8 +80,9 @@ var layers = map[string]layer{
 	"runtime/memstore":                {own: []string{"runtime/idempotency"}},
 	"runtime/sqlstore":                {own: []string{"runtime/idempotency"}}, // the driver is the user's
 	"runtime/pgxstore":                {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/jackc/pgx/v5/"}},
+	"runtime/redisstore":              {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/redis/go-redis/v9"}},
 	"runtime/storetest":               {own: []string{"runtime/idempotency"}},
-	"runtime/internal/testenv":        {thirdParty: []string{"github.com/jackc/pgx/v5"}},
+	"runtime/internal/testenv":        {thirdParty: []string{"github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"}},
 	"runtime/internal/testenv/testpg": {own: []string{"runtime/internal/testenv"}},
 }
 

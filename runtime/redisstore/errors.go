@@ -1,0 +1,64 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+var (
+	errReturned = errors.New("redisstore: work has returned: its commands are no longer taken")
+	errExec     = errors.New("redisstore: queued commands are sent by the store, together with the answer: leave Exec, Pipelined and TxPipelined out")
+
+	// The causes with which the context of work is cancelled.
+	errLeaseLost = errors.New("redisstore: the lease of this claim was lost, so another attempt may be running: what was queued will not be applied")
+	errCeiling   = errors.New("redisstore: work has run for longer than a claim may be held, see WithLease: what was queued will not be applied")
+)
+
+func unavailable(detail string, err error) error {
+	return &idempotency.Error{Code: idempotency.CodeUnavailable, Detail: detail, Err: err}
+}
+
+func outcomeUnknown(err error) error {
+	return &idempotency.Error{
+		Code:   idempotency.CodeOutcomeUnknown,
+		Detail: "the answer to the completion was lost; the same request with the same key finds out what became of it",
+		Err:    err,
+	}
+}
+
+// errDamaged is answered for a record that this store has not written.
+func errDamaged(what string) error {
+	return fmt.Errorf("redisstore: the stored record is damaged: %s", what)
+}
+
+// serverError is the error of a queued command, as [redis.HasErrorPrefix]
+// understands it.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
+
+// isReply reports whether err is what a server has answered, and not the lack
+// of an answer.
+func isReply(err error) bool { return redis.HasErrorPrefix(err, "") }
+
+// mayPass reports whether a completion that failed with err may have been
+// carried out, or may be when it is sent again: no answer came, or the server
+// is not ready or not the right one.
+func mayPass(err error) bool {
+	if !isReply(err) {
+		return !errors.Is(err, redis.ErrClosed)
+	}
+	for _, prefix := range []string{
+		"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING", "BUSY", "NOREPLICAS", "max number of clients",
+	} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,209 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testenv"
+	"github.com/idemgen/idemgen/runtime/redisstore"
+)
+
+// infoHook changes what a server says in INFO, and hides CONFIG, as managed
+// servers do.
+type infoHook struct{ replacer *strings.Replacer }
+
+func (infoHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (infoHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h infoHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "config" {
+			cmd.SetErr(replyError("ERR unknown command 'CONFIG'"))
+			return cmd.Err()
+		}
+		err := next(ctx, cmd)
+		if info, ok := cmd.(*redis.StringCmd); ok && cmd.Name() == "info" {
+			info.SetVal(h.replacer.Replace(info.Val()))
+		}
+		return err
+	}
+}
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+func withInfo(client *redis.Client, oldnew ...string) *redis.Client {
+	client.AddHook(infoHook{strings.NewReplacer(oldnew...)})
+	return client
+}
+
+// New refuses what the guarantee does not hold on, and says what to do.
+//
+// Covers STO-01, STO-17, SEC-13.
+func TestStartIsRefused(t *testing.T) {
+	t.Parallel()
+	single := func(t *testing.T) redis.UniversalClient { return newSingle(t) }
+	start := func(args ...string) func(t *testing.T) redis.UniversalClient {
+		return func(t *testing.T) redis.UniversalClient { return newClient(t, testenv.StartRedis(t, args...)) }
+	}
+	for _, c := range []struct {
+		name   string
+		client func(t *testing.T) redis.UniversalClient
+		opts   []redisstore.Option
+		want   []string
+	}{
+		{"evicts any key", start("--maxmemory-policy", "allkeys-lru"), nil, []string{"allkeys-lru", "set maxmemory-policy noeviction"}},
+		{"evicts keys that expire", start("--maxmemory-policy", "volatile-ttl"), nil, []string{"volatile-ttl", "set maxmemory-policy noeviction"}},
+		{"old version", func(t *testing.T) redis.UniversalClient {
+			return withInfo(newClient(t, testenv.Redis(t)), "redis_version:", "redis_version:6.2.14\r\nwas:")
+		}, nil, []string{"6.2.14", "7.0 or later"}},
+		{"no version", func(t *testing.T) redis.UniversalClient {
+			return withInfo(newClient(t, testenv.Redis(t)), "redis_version:", "was:")
+		}, nil, []string{"7.0 or later"}},
+		{"node of a cluster", func(t *testing.T) redis.UniversalClient { return newClient(t, testenv.RedisCluster(t)[0]) }, nil,
+			[]string{"redis.NewClusterClient"}},
+		{"replica", func(t *testing.T) redis.UniversalClient {
+			host, port, _ := strings.Cut(testenv.Redis(t), ":")
+			return newClient(t, testenv.StartRedis(t, "--replicaof", host+" "+port))
+		}, nil, []string{"is a replica", "its master"}},
+		{"ring", func(t *testing.T) redis.UniversalClient {
+			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": testenv.Redis(t)}, ContextTimeoutEnabled: true})
+			t.Cleanup(func() { ring.Close() })
+			return ring
+		}, nil, []string{"use a Redis Cluster"}},
+		{"deadlines ignored", func(t *testing.T) redis.UniversalClient {
+			return newClient(t, testenv.Redis(t), func(o *redis.Options) { o.ContextTimeoutEnabled = false })
+		}, nil, []string{"ContextTimeoutEnabled"}},
+		{"deadlines ignored in a cluster", func(t *testing.T) redis.UniversalClient {
+			return newClusterClient(t, testenv.RedisCluster(t), func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false })
+		}, nil, []string{"ContextTimeoutEnabled"}},
+		{"nobody there", func(t *testing.T) redis.UniversalClient { return newClient(t, "127.0.0.1:1") }, nil, []string{"refused"}},
+		{"may not write", func(t *testing.T) redis.UniversalClient {
+			addr := testenv.StartRedis(t)
+			err := newClient(t, addr).Do(t.Context(), "ACL", "SETUSER", "reader", "on", "nopass", "~*", "+@all", "-hset").Err()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "reader", "any" })
+		}, nil, []string{"HSET", "allowed"}},
+		{"no prefix", single, []redisstore.Option{redisstore.WithPrefix("")}, []string{"WithPrefix"}},
+		{"braces in the prefix", single, []redisstore.Option{redisstore.WithPrefix("{all}")}, []string{"WithPrefix", "braces"}},
+		{"line break in the prefix", single, []redisstore.Option{redisstore.WithPrefix("a\r\nb")}, []string{"WithPrefix"}},
+		{"letter in the prefix", single, []redisstore.Option{redisstore.WithPrefix("aéb")}, []string{"WithPrefix"}},
+		{"short lease", single, []redisstore.Option{redisstore.WithLease(time.Millisecond, time.Second)}, []string{"WithLease"}},
+		{"low ceiling", single, []redisstore.Option{redisstore.WithLease(time.Minute, time.Second)}, []string{"WithLease"}},
+		{"no claim timeout", single, []redisstore.Option{redisstore.WithClaimTimeout(0)}, []string{"WithClaimTimeout"}},
+		{"no finish timeout", single, []redisstore.Option{redisstore.WithFinishTimeout(-1)}, []string{"WithFinishTimeout"}},
+		{"no replicas", single, []redisstore.Option{redisstore.WithReplicas(0, time.Second)}, []string{"WithReplicas"}},
+		{"no time for replicas", single, []redisstore.Option{redisstore.WithReplicas(1, 0)}, []string{"WithReplicas"}},
+		{"client of its own kind", func(t *testing.T) redis.UniversalClient {
+			return struct{ redis.UniversalClient }{newSingle(t)}
+		}, []redisstore.Option{redisstore.WithReplicas(1, time.Second)}, []string{"WithReplicas", "*redis.Client"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := redisstore.New(t.Context(), c.client(t), c.opts...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// Where a server hides its policy, as managed ones may, New warns and goes on.
+//
+// Covers STO-01.
+func TestHiddenPolicyIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	logger := redisstore.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	newStore(t, newClient(t, testenv.Redis(t)), logger)
+	if log.Len() > 0 {
+		t.Errorf("a server that tells its policy: %s", &log)
+	}
+	s := newStore(t, withInfo(newClient(t, testenv.Redis(t)), "maxmemory_policy:", "hidden:"), logger)
+	if !strings.Contains(log.String(), "maxmemory-policy") {
+		t.Errorf("no warning, but %q", &log)
+	}
+	if _, err := s.Execute(t.Context(), request("k"), pay(prefixOf(t), "first")); err != nil {
+		t.Error(err)
+	}
+}
+
+// No read or write of the store goes to a replica, whatever the client would
+// rather do.
+//
+// Covers STO-17.
+func TestReplicasAreNotAsked(t *testing.T) {
+	t.Parallel()
+	addrs := testenv.RedisCluster(t)
+	client := newClusterClient(t, addrs, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true })
+	s := newStore(t, client)
+	for key := range strings.SplitSeq("abcdefghijklmnopqrstuvwxyz", "") {
+		for range 2 {
+			if _, err := s.Execute(t.Context(), request(key), pay("effect", key)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Lookup(t.Context(), request(key).Identity); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Release(t.Context(), request(key).Identity); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := 0
+	for _, addr := range addrs {
+		info, err := newClient(t, addr).InfoMap(t.Context(), "replication", "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts := 0
+		for name := range info["Commandstats"] {
+			if strings.HasPrefix(name, "cmdstat_eval") {
+				scripts++
+			}
+		}
+		switch role := info["Replication"]["role"]; {
+		case role == "slave" && scripts > 0:
+			t.Errorf("the replica %s was asked: %v", addr, info["Commandstats"])
+		case role == "master" && scripts > 0:
+			asked++
+		}
+	}
+	if asked != 3 {
+		t.Errorf("%d masters were asked, want 3", asked)
+	}
+}
+
+// A function that finds no hash tag refuses the request instead of putting it
+// beside another's.
+func TestHashTagIsChecked(t *testing.T) {
+	t.Parallel()
+	for _, tag := range []string{"", "a}b"} {
+		s := newStore(t, newSingle(t), redisstore.WithHashTag(func(idempotency.Identity) string { return tag }))
+		_, err := s.Execute(t.Context(), request("k"), never(t))
+		_, errLookup := s.Lookup(t.Context(), request("k").Identity)
+		for _, err := range []error{err, errLookup, s.Release(t.Context(), request("k").Identity)} {
+			if err == nil || !strings.Contains(err.Error(), "WithHashTag") {
+				t.Errorf("tag %q: %v", tag, err)
+			}
+		}
+	}
+}

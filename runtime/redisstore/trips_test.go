@@ -1,0 +1,140 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testenv"
+	"github.com/idemgen/idemgen/runtime/redisstore"
+)
+
+// tripCounter counts round trips over all connections that it dials: a write
+// that follows a read, or is the first.
+type tripCounter struct {
+	mu    sync.Mutex
+	trips int
+}
+
+// during returns how many round trips f has made.
+func (c *tripCounter) during(f func()) int {
+	before := c.count()
+	f()
+	return c.count() - before
+}
+
+func (c *tripCounter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trips
+}
+
+func (c *tripCounter) dial(_ context.Context, network, addr string) (net.Conn, error) {
+	conn, err := net.Dial(network, addr)
+	return &countingConn{Conn: conn, counter: c}, err
+}
+
+type countingConn struct {
+	net.Conn
+	counter *tripCounter
+	writing bool
+}
+
+func (c *countingConn) Write(b []byte) (int, error) {
+	c.counter.mu.Lock()
+	if !c.writing {
+		c.counter.trips++
+	}
+	c.writing = true
+	c.counter.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+func (c *countingConn) Read(b []byte) (int, error) {
+	c.counter.mu.Lock()
+	c.writing = false
+	c.counter.mu.Unlock()
+	return c.Conn.Read(b)
+}
+
+// A first request makes two round trips, the claim and the completion with all
+// that work has queued; waiting for a replica adds none. A replay, a mismatch
+// and a duplicate make one.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	c := &tripCounter{}
+	prefix := prefixOf(t)
+	s := newStore(t, newClient(t, testenv.Redis(t), func(o *redis.Options) { o.Dialer, o.PoolSize = c.dial, 1 }), redisstore.WithPrefix(prefix))
+	execute := func(key string) error {
+		_, err := s.Execute(t.Context(), request(key), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+			return created(key), errors.Join(effect(ctx, tx, prefix+key), effect(ctx, tx, prefix+"another"))
+		})
+		return err
+	}
+	if err := execute("warm"); err != nil { // the server learns the scripts
+		t.Fatal(err)
+	}
+	other := request("first")
+	other.Fingerprint = idempotency.FingerprintOf([]byte("other"))
+	for _, step := range []struct {
+		name string
+		want int
+		do   func() error
+		err  error
+	}{
+		{"first request", 2, func() error { return execute("first") }, nil},
+		{"replay", 1, func() error { return execute("first") }, nil},
+		{"mismatch", 1, func() error { _, err := s.Execute(t.Context(), other, never(t)); return err }, idempotency.ErrMismatch},
+		{"refusal of the handler, claim given up", 2, func() error {
+			_, err := s.Execute(t.Context(), request("refused"), func(context.Context, *redisstore.Tx) (idempotency.Response, error) {
+				return idempotency.Response{}, context.Canceled
+			})
+			return err
+		}, context.Canceled},
+		{"transaction without a key", 1, func() error { _, err := s.Transact(t.Context(), pay(prefix, "plain")); return err }, nil},
+	} {
+		var err error
+		if got := c.during(func() { err = step.do() }); got != step.want {
+			t.Errorf("%s: %d round trips, want %d", step.name, got, step.want)
+		}
+		if !errors.Is(err, step.err) {
+			t.Errorf("%s: %v, want %v", step.name, err, step.err)
+		}
+	}
+	_, err := s.Execute(t.Context(), request("held"), func(context.Context, *redisstore.Tx) (idempotency.Response, error) {
+		if got := c.during(func() { _, _ = s.Execute(t.Context(), request("held"), never(t)) }); got != 1 {
+			t.Errorf("duplicate: %d round trips, want 1", got)
+		}
+		return created("held"), nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A completion that too few replicas have received is stored, but its outcome
+// is not promised. A retry replays it.
+func TestTooFewReplicas(t *testing.T) {
+	t.Parallel()
+	c := &tripCounter{}
+	client := newClient(t, testenv.Redis(t), func(o *redis.Options) { o.Dialer = c.dial })
+	s := newStore(t, client, redisstore.WithReplicas(1, 1e6))
+	label := prefixOf(t)
+	var err error
+	if _, err = s.Execute(t.Context(), request("k"), pay(label, "warm")); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
+		t.Errorf("%v, want outcome unknown", err)
+	}
+	trips := c.during(func() { _, err = s.Execute(t.Context(), request("another"), pay(label, "first")) })
+	if !errors.Is(err, idempotency.ErrOutcomeUnknown) || trips != 2 {
+		t.Errorf("%v after %d round trips, want outcome unknown after 2", err, trips)
+	}
+	if res, err := s.Execute(t.Context(), request("another"), never(t)); err != nil || !res.Replayed {
+		t.Errorf("retry: %+v, %v", res, err)
+	}
+	wantEffects(t, client, label, 2)
+}
