@@ -19,7 +19,7 @@ var fragmentPlaces = map[string]func(fragment string) map[string]string{
 	"contract":            inContract,
 	"duplicate-key":       inOperation,
 	"fingerprint-place":   inOperation,
-	"go-declared-twice":   inOapiConfig,
+	"go-declared-twice":   inConfigOfClient,
 	"go-dot-imports":      inOapiConfig,
 	"go-no-files":         asConfig,
 	"go-no-strict-server": inOapiConfig,
@@ -208,6 +208,21 @@ func inOapiConfig(fragment string) map[string]string {
 		"output: api.gen.go",
 		"generate: {models: true, std-http-server: true, strict-server: true}",
 	)}
+}
+
+// inConfigOfClient is beside a document that names a schema as the client's
+// answers are named.
+func inConfigOfClient(fragment string) map[string]string {
+	return map[string]string{
+		"openapi.yaml": strings.Replace(document, "{description: all}",
+			"{description: all, content: {application/json: {schema: {$ref: '#/components/schemas/CreatePaymentResponse'}}}}", 1) +
+			"components: {schemas: {CreatePaymentResponse: {type: object, properties: {id: {type: string}}}}}\n",
+		"oapi-codegen.yaml": with(fragment,
+			"package: payments",
+			"output: api.gen.go",
+			"generate: {models: true, client: true}",
+		),
+	}
 }
 
 func inOverlay(fragment string) map[string]string {
