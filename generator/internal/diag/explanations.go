@@ -41,7 +41,7 @@ var explanations = []Explanation{
 	{
 		Code:    "drift-unknown",
 		Title:   "The generated file on disk cannot be read.",
-		Meaning: "idemgen -check reads from the old generated file what runs, and says what of it the document changes. A file with the marks of a merge conflict, or of another version of idemgen, does not say it. The file is stale in any case; this warning says that nothing found does not mean nothing changed.",
+		Meaning: "idemgen reads from the old generated file what runs, and says what of it the document changes. A file with the marks of a merge conflict, or of another version of idemgen, does not say it. The file is stale in any case; this warning says that nothing found does not mean nothing changed.",
 		Remedy:  "Compare with the document that the file was made from: idemgen -check -against OLD.",
 	},
 	{
@@ -68,7 +68,7 @@ x-idempotent: {retention: 48h}`,
 	{
 		Code:    "fingerprint-changed",
 		Title:   "Another part of requests counts than before.",
-		Meaning: "Live keys are stored with the fingerprint of their request, and a retry is compared under the rule that holds now. A header or cookie counts as soon as the document declares it, so a new one concerns those clients alone that have sent it all along: that is a warning.",
+		Meaning: "Live keys are stored with the fingerprint of their request, and a retry is compared under the rule that holds now. A header or cookie counts as soon as the document declares it, so a new one concerns those clients alone that have sent it all along: that is a warning. A body counts as a JSON value, as parts or as bytes, whichever the declared media types make of it.",
 		Wrong:   `x-idempotent: {fingerprint: {exclude: [/sent_at, /trace]}}  # was {exclude: [/sent_at]}`,
 		Right:   `x-idempotent: {fingerprint: {exclude: [/sent_at]}}`,
 		Remedy:  "Keep the rule, or deploy the change when no retry of an earlier request can come.",
