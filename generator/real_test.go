@@ -38,15 +38,21 @@ func TestRealDocuments(t *testing.T) {
 	for name, document := range map[string]string{
 		"adyen":    "adyen-checkout-v72.json",
 		"formance": "formance-ledger.yaml",
+		"square":   "square-connect.json",
 		"svix":     "svix-server.json",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			from := filepath.Join(root, "testdata", "real", name)
-			place(t, filepath.Join(specs, document), filepath.Join(dir, document))
-			place(t, filepath.Join(from, "idemgen.yaml"), filepath.Join(dir, "idemgen.yaml"))
-			place(t, filepath.Join(from, "oapi-codegen.yaml"), filepath.Join(dir, "oapi-codegen.yaml"))
+			place(t, filepath.Join(specs, document), filepath.Join(dir, document), squareMended...)
+			configs, err := filepath.Glob(filepath.Join(from, "*.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, config := range configs {
+				place(t, config, filepath.Join(dir, filepath.Base(config)))
+			}
 			place(t, filepath.Join(from, "drive_test.go.txt"), filepath.Join(dir, "drive_test.go"))
 			placeModule(t, root, dir)
 
@@ -70,6 +76,10 @@ func TestRealDocuments(t *testing.T) {
 		})
 	}
 }
+
+// squareMended is a schema that is referred to and not there, and one that is
+// there.
+var squareMended = []string{"CatalogModifierToggleOverrideType", "CatalogModifierListSelectionType"}
 
 // realSpecs returns the directory of the documents, and skips where there is none.
 func realSpecs(t *testing.T, root string) string {
@@ -188,7 +198,7 @@ func TestRealDocumentsCompile(t *testing.T) {
 		"square": {
 			document: "square-connect.json",
 			refusal:  `square-connect.json:9946:21: the $ref "#/components/schemas/CatalogModifierToggleOverrideType" leads nowhere`,
-			mended:   []string{"CatalogModifierToggleOverrideType", "CatalogModifierListSelectionType"},
+			mended:   squareMended,
 			// UpdateVendor does not declare the parameter of its path.
 			options: "{response-type-suffix: Result, exclude-operation-ids: [UpdateVendor]}",
 			marked:  197, refused: map[string]int{"operation-unmatched": 1},
@@ -289,13 +299,14 @@ func placeModule(t *testing.T, root, dir string) {
 	place(t, filepath.Join(root, "testdata", "go.sum"), filepath.Join(dir, "go.sum"))
 }
 
-func place(t *testing.T, from, to string) {
+// place copies a file, with other texts in place of some.
+func place(t *testing.T, from, to string, mended ...string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(to, content, 0o600); err != nil {
+	if err := os.WriteFile(to, []byte(strings.NewReplacer(mended...).Replace(string(content))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
