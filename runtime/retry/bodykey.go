@@ -73,10 +73,14 @@ func (k *keyWriter) body(contentType string, data []byte) ([]byte, error) {
 	return k.value(data, k.rule.BodyPath())
 }
 
+// whiteSpace is that of JSON (RFC 8259 section 2).
+const whiteSpace = " \t\r\n"
+
 // value returns a JSON value with the key at path. Null and an object that is
 // missing become objects.
 func (k *keyWriter) value(data []byte, path []string) ([]byte, error) {
-	blank := len(bytes.TrimSpace(data)) == 0 || string(bytes.TrimSpace(data)) == "null"
+	trimmed := bytes.Trim(data, whiteSpace)
+	blank := len(trimmed) == 0 || string(trimmed) == "null"
 	switch {
 	case blank && k.key == "":
 		return data, nil
@@ -108,7 +112,7 @@ func (k *keyWriter) value(data []byte, path []string) ([]byte, error) {
 			return nil, err
 		}
 		member = slices.Concat(name, []byte(":"), member)
-		if before := bytes.TrimSpace(data[:start]); before[len(before)-1] != '{' {
+		if before := bytes.TrimRight(data[:start], whiteSpace); before[len(before)-1] != '{' {
 			member = slices.Concat([]byte(","), member)
 		}
 	}
