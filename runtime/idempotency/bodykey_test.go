@@ -142,6 +142,7 @@ func TestBodyKeyOfAnotherMediaType(t *testing.T) {
 		t.Errorf("JSON: %q, %v", key, err)
 	}
 	call.request.Header.Set("Content-Type", "text/plain")
+	call.body = []byte("key=k1")
 	if key, err := call.sentKey(); key != "" || err != nil || call.unread != nil {
 		t.Errorf("text: %q, %v, %v", key, err, call.unread)
 	}

@@ -22,7 +22,7 @@ func (c *comparison) required(old, op *spec.Operation) {
 
 func (c *comparison) place(old, op *spec.Operation) {
 	was, is := old.Policy.Key, op.Policy.Key
-	if was.Name == is.Name && was.InBody == is.InBody || was.IsHeader(is.Name) && !is.InBody {
+	if was.Name == is.Name || was.IsHeader(is.Name) { // no header is called as a pointer is spelt
 		return
 	}
 	fate := "is answered 400 key_missing"
