@@ -125,6 +125,7 @@ func TestGoldenFamily(t *testing.T) {
 		{"chi", "serve_test.go", older},
 		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla", "plain-echo", "plain-echo5", "plain-gin", "plain-iris"}},
 		{"plain-std-http", "serve_test.go", []string{"plain-chi", "plain-gorilla"}},
+		{"body-key", "behaviour_test.go", []string{"plain-body-key"}},
 	} {
 		want := read(family.first + "/" + family.file)
 		for _, name := range family.others {

@@ -38,6 +38,7 @@ import (
 	v26 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.6"
 	v27 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.7"
 	openapi31 "github.com/idemgen/idemgen/testdata/golden/openapi-3.1"
+	plainbodykey "github.com/idemgen/idemgen/testdata/golden/plain-body-key"
 	plainchi "github.com/idemgen/idemgen/testdata/golden/plain-chi"
 	plaindotimport "github.com/idemgen/idemgen/testdata/golden/plain-dot-import"
 	plainecho "github.com/idemgen/idemgen/testdata/golden/plain-echo"
@@ -80,6 +81,7 @@ var interfaces = map[string]reflect.Type{
 	"oapi-codegen-v2.6": reflect.TypeFor[v26.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.7": reflect.TypeFor[v27.IdempotentServer[struct{}]](),
 	"openapi-3.1":       reflect.TypeFor[openapi31.IdempotentServer[struct{}]](),
+	"plain-body-key":    reflect.TypeFor[plainbodykey.IdempotentServer[struct{}]](),
 	"plain-chi":         reflect.TypeFor[plainchi.IdempotentServer[struct{}]](),
 	"plain-dot-import":  reflect.TypeFor[plaindotimport.IdempotentServer[struct{}]](),
 	"plain-echo":        reflect.TypeFor[plainecho.IdempotentServer[struct{}]](),
