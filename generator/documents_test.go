@@ -2,7 +2,6 @@ package generator_test
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -46,7 +45,7 @@ func TestDocuments(t *testing.T) {
 					t.Parallel()
 					files := filesOf(t, dir)
 					files["idemgen.yaml"] = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n"
-					files["oapi-codegen.yaml"] += fmt.Sprintf("package: api\noutput: api.gen.go\ngenerate: {models: true, client: true, %s: true, strict-server: %t}\n", server, mode == "strict")
+					files["oapi-codegen.yaml"] += wholeOapiConfig(server, mode)
 					result, refused := allMarked(t, project(t, files))
 					want := make(map[string]int)
 					maps.Copy(want, refusedOperations[name])
@@ -80,7 +79,7 @@ func TestDocumentsSameBytes(t *testing.T) {
 			t.Parallel()
 			files := filesOf(t, dir)
 			files["idemgen.yaml"] = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n"
-			files["oapi-codegen.yaml"] += wholeOapiConfig
+			files["oapi-codegen.yaml"] += wholeOapiConfig("std-http-server", "strict")
 			first, _ := allMarked(t, project(t, files))
 			for name, content := range files {
 				files[name] = strings.ReplaceAll(content, "\n", "\r\n")

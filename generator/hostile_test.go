@@ -68,7 +68,7 @@ func TestHugeDocuments(t *testing.T) { //nolint:paralleltest // measures what th
 // Covers GEN-18 and GEN-20.
 func TestHostileFiles(t *testing.T) { //nolint:paralleltest // measures what the whole process allocates
 	const levels = 5000
-	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	bomb := "a0: &a0 [" + strings.Repeat("x, ", 9) + "x]\n"
 	for i := range 9 {
 		bomb += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
 	}
