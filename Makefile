@@ -15,7 +15,7 @@ CONFIGS = $(sort $(shell find testdata/golden examples -name idemgen.yaml))
 
 # Documents, with no markers of their own, that the generator is measured on.
 IDEM_SPECS ?= ../shared/specs
-SPECS      ?= $(wildcard $(IDEM_SPECS)/adyen-*.json $(IDEM_SPECS)/formance-*.yaml $(IDEM_SPECS)/svix-*.json)
+SPECS      ?= $(wildcard $(IDEM_SPECS)/adyen-*.json $(IDEM_SPECS)/formance-*.yaml $(IDEM_SPECS)/github-*.json $(IDEM_SPECS)/svix-*.json)
 
 # How much each fuzz target runs, in go test's form: a number of inputs, since
 # go test now and then reports a run that time ends as failed.

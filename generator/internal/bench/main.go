@@ -1,11 +1,13 @@
-// Bench measures what idemgen costs beside oapi-codegen: both run as processes
-// of their own, in turns, on the documents that are its arguments, with every
-// operation marked that can be. It prints a Markdown table.
+// Bench measures what idemgen costs beside oapi-codegen, to generate and to
+// check that nothing has changed: all run as processes of their own, in turns, on
+// the documents that are its arguments, with every operation marked that can be.
+// It prints a Markdown table.
 //
 //	go run ./generator/internal/bench [-rounds 5] openapi.yaml ...
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -49,33 +51,78 @@ func run(rounds int, documents []string) error {
 			return fmt.Errorf("building %s: %w", pkg, err)
 		}
 	}
-	fmt.Println("| document | size | operations (marked) | oapi-codegen CPU | idemgen CPU | ratio | idemgen memory |")
-	fmt.Println("|---|---|---|---|---|---|---|")
+	fmt.Println("| document | size | operations (marked) | oapi-codegen | idemgen | ratio | idemgen -check | ratio | memory of each |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	for i, document := range documents {
 		work := filepath.Join(dir, fmt.Sprint(i))
 		p, err := prepare(work, document)
 		if err != nil {
 			return fmt.Errorf("%s: %w", document, err)
 		}
-		var theirs, ours []time.Duration
-		var memory int64
-		for range rounds {
-			u, err := measure(work, upstream, "-config", "oapi-codegen.yaml", p.document)
-			if err != nil {
-				return err
-			}
-			o, err := measure(work, idemgen, "-config", "idemgen.yaml")
-			if err != nil {
-				return err
-			}
-			theirs, ours = append(theirs, u.cpu), append(ours, o.cpu)
-			memory = max(memory, o.memory)
+		commands := []command{
+			{bin: upstream, args: []string{"-config", "oapi-codegen.yaml", p.document}},
+			{bin: idemgen, args: []string{"-config", "idemgen.yaml"}, removes: "idempotent.gen.go"},
+			{bin: idemgen, args: []string{"-check", "-config", "idemgen.yaml"}},
 		}
-		t, o := median(theirs), median(ours)
-		fmt.Printf("| %s | %d KB | %d (%d) | %d ms | %d ms | %.2f | %d MB |\n",
-			filepath.Base(document), p.size>>10, p.operations, p.marked, t.Milliseconds(), o.Milliseconds(), float64(o)/float64(t), memory>>20)
+		for range rounds {
+			for i := range commands {
+				if err := commands[i].run(work); err != nil {
+					return err
+				}
+			}
+		}
+		theirs, ours, check := &commands[0], &commands[1], &commands[2]
+		fmt.Printf("| %s | %d KB | %d (%d) | %s | %s | %.2f | %s | %.2f | %d, %d, %d MB |\n",
+			filepath.Base(document), p.size>>10, p.operations, p.marked,
+			theirs, ours, ours.ratio(theirs), check, check.ratio(theirs),
+			theirs.memory>>20, ours.memory>>20, check.memory>>20)
 	}
 	return nil
+}
+
+// command is one that is measured, and what its runs took.
+type command struct {
+	bin     string
+	args    []string
+	removes string // a file that a run finds missing, or ""
+
+	cpu    []time.Duration // user and system time
+	wall   []time.Duration
+	memory int64 // the largest resident set of all runs, in bytes
+}
+
+func (c *command) run(dir string) error {
+	if c.removes != "" {
+		if err := os.RemoveAll(filepath.Join(dir, c.removes)); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command(c.bin, c.args...)
+	cmd.Dir = dir
+	start := time.Now()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(c.bin), err, out)
+	}
+	c.wall = append(c.wall, time.Since(start))
+	c.cpu = append(c.cpu, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		c.memory = max(c.memory, r.Maxrss<<10) // kilobytes on Linux
+	}
+	return nil
+}
+
+// String is the CPU time and, in brackets, the time on the clock.
+func (c *command) String() string {
+	return fmt.Sprintf("%d (%d) ms", median(c.cpu).Milliseconds(), median(c.wall).Milliseconds())
+}
+
+// ratio is the median of those of the CPU times in each round.
+func (c *command) ratio(of *command) float64 {
+	ratios := make([]float64, len(c.cpu))
+	for i := range ratios {
+		ratios[i] = float64(c.cpu[i]) / float64(of.cpu[i])
+	}
+	return median(ratios)
 }
 
 // refused are the parts of published documents that oapi-codegen v2.8.2
@@ -138,25 +185,7 @@ func prepare(dir, document string) (p prepared, err error) {
 	return p, nil
 }
 
-type usage struct {
-	cpu    time.Duration // user and system time of the process
-	memory int64         // its largest resident set, in bytes
-}
-
-func measure(dir, bin string, args ...string) (usage, error) {
-	cmd := exec.Command(bin, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return usage{}, fmt.Errorf("%s: %w\n%s", filepath.Base(bin), err, out)
-	}
-	u := usage{cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
-	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		u.memory = r.Maxrss << 10 // kilobytes on Linux
-	}
-	return u, nil
-}
-
-func median(d []time.Duration) time.Duration {
-	slices.Sort(d)
-	return d[len(d)/2]
+func median[T cmp.Ordered](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
 }
