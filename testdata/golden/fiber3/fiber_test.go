@@ -332,6 +332,22 @@ func TestApplication(t *testing.T) {
 	}
 }
 
+// A problem writer is shown the request as net/http has it.
+func TestProblemWriter(t *testing.T) {
+	t.Parallel()
+	url := serveWith(t, config{StreamRequestBody: true}, NewIdempotentHandler(new(keeper), memstore.New(), drive.ByUser,
+		idempotency.WithProblemWriter(func(w http.ResponseWriter, r *http.Request, _ idempotency.Problem) {
+			fmt.Fprintln(w, r.Method, r.Host, r.URL, r.ContentLength, r.Header["Host"], r.Header["X-Trace"])
+		})))
+	got := drive.Send(t, url, drive.Request{
+		Method: "POST", Path: "/forms?a=%2F", ContentType: "application/x-www-form-urlencoded", Body: "color=a",
+		Header: http.Header{"X-Trace": {"a", "b"}},
+	}, "Idempotency-Key", "")
+	if want := fmt.Sprintln("POST", strings.TrimPrefix(url, "http://"), "/forms?a=%2F", 7, []string(nil), []string{"a", "b"}); got.Status != 200 || got.Body != want {
+		t.Errorf("%d %q, want %q", got.Status, got.Body, want)
+	}
+}
+
 // A nil scope is refused at once, as on every other server.
 func TestNilScope(t *testing.T) {
 	t.Parallel()
