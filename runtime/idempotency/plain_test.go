@@ -82,13 +82,6 @@ func TestPlainAnswers(t *testing.T) {
 			h.Set("X-Kept", "late")
 			return nil
 		}, 201, "", http.Header{"X-Kept": {"early"}}},
-		"trailers": {func(w http.ResponseWriter, _ *http.Request) error {
-			w.Header().Set("Trailer", "X-Sum")
-			w.Header().Set(http.TrailerPrefix+"X-Other", "1")
-			_, err := io.WriteString(w, "all")
-			w.Header().Set("X-Sum", "1")
-			return err
-		}, 200, "all", http.Header{"Trailer": nil}},
 		"a body that has none": {func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(204)
 			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
@@ -165,7 +158,9 @@ func TestPlainFailures(t *testing.T) {
 			if err := http.NewResponseController(w).Flush(); err == nil || !strings.Contains(err.Error(), "pay") || !strings.Contains(err.Error(), "flush") {
 				t.Errorf("flush: %v", err)
 			}
-			_, _ = io.WriteString(w, "other half")
+			if _, err := io.WriteString(w, "other half"); err == nil {
+				t.Error("what follows a flush was taken")
+			}
 			return nil
 		}, 500, "tried to flush", idempotency.OutcomeReleased},
 		"hijack": {func(w http.ResponseWriter, _ *http.Request) error {
@@ -220,6 +215,47 @@ func payRequest(t *testing.T, s *server) *http.Request {
 	return req
 }
 
+// Trailers would come after what is stored, so there are none.
+func TestPlainTrailers(t *testing.T) {
+	t.Parallel()
+	s := servePlain(t, memstore.New(), func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Trailer", "X-Sum")
+		w.Header().Set(http.TrailerPrefix+"X-Other", "1")
+		_, err := io.WriteString(w, "all")
+		w.Header().Set("X-Sum", "1")
+		return err
+	})
+	for range 2 {
+		resp, err := s.Client().Do(payRequest(t, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || string(body) != "all" || len(resp.Trailer) > 0 {
+			t.Errorf("%s, trailers %v, %v", body, resp.Trailer, err)
+		}
+	}
+}
+
+// broken runs work and loses the database then.
+type broken struct{ *memstore.Store }
+
+func (s broken) Execute(ctx context.Context, _ idempotency.Request, work idempotency.Work[struct{}]) (idempotency.Result, error) {
+	_, _ = work(ctx, struct{}{})
+	return idempotency.Result{}, idempotency.ErrUnavailable
+}
+
+// A request is answered once, by the store if it has more to say than the
+// handler.
+func TestPlainAnswersOnce(t *testing.T) {
+	t.Parallel()
+	s := servePlain(t, broken{memstore.New()}, func(http.ResponseWriter, *http.Request) error { return errors.New("out of paper") })
+	if got := s.send(t, `{"amount":1}`); got.status != 503 || got.code(t) != idempotency.CodeUnavailable {
+		t.Errorf("%+v", got)
+	}
+}
+
 // The writer of a handler is no flusher: one that looks for it finds none.
 func TestPlainWriterIsNoFlusher(t *testing.T) {
 	t.Parallel()
@@ -267,7 +303,10 @@ func TestPlainLateWrites(t *testing.T) {
 // Each run of a handler reads the whole body, under the run's context.
 func TestPlainRuns(t *testing.T) {
 	t.Parallel()
-	s := servePlain(t, rerunning{memstore.New()}, func(w http.ResponseWriter, r *http.Request) error {
+	s := servePlain(t, inRun{rerunning{memstore.New()}}, func(w http.ResponseWriter, r *http.Request) error {
+		if r.Context().Value(inRun{}) == nil {
+			t.Error("the context is not the run's")
+		}
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
 			return err
@@ -286,6 +325,15 @@ func TestPlainRuns(t *testing.T) {
 	if s.runs.Load() != 2 {
 		t.Errorf("%d runs, want 2", s.runs.Load())
 	}
+}
+
+// inRun gives each run a context of its own.
+type inRun struct{ rerunning }
+
+func (s inRun) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[struct{}]) (idempotency.Result, error) {
+	return s.rerunning.Execute(ctx, req, func(ctx context.Context, tx struct{}) (idempotency.Response, error) {
+		return work(context.WithValue(ctx, inRun{}, true), tx)
+	})
 }
 
 // A body that does not decode is refused before the key is claimed.
