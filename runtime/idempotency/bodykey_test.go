@@ -236,3 +236,29 @@ func FuzzBodyKey(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkBodyKey reads keys from an ordinary body, and looks for one in those
+// that make it hard: as large as they may be, they cost in proportion.
+func BenchmarkBodyKey(b *testing.B) {
+	const size = 1 << 20
+	for _, test := range []struct{ name, body string }{
+		{"ordinary", `{"meta":{"key":"` + someUUIDv7 + `","note":"n"},"amount":{"value":12,"currency":"EUR"},"lines":[1,2,3]}`},
+		{"last", `{"text":"` + strings.Repeat("x", size) + `","meta":{"key":"k1"}}`},
+		{"many", `{` + strings.Repeat(`"meta":{},`, size/10) + `"meta":{"key":"k1"}}`},
+		{"many within", `{"meta":{` + strings.Repeat(`"KEY":1,`, size/8) + `"key":"k1"}}`},
+		{"elements", `{"meta":[` + strings.Repeat(`{},`, size/3) + `0]}`},
+		{"deep", `{"meta":` + strings.Repeat(`{"meta":`, maxJSONDepth-2) + `0` + strings.Repeat(`}`, maxJSONDepth-1)},
+	} {
+		b.Run(strings.ReplaceAll(test.name, " ", "-"), func(b *testing.B) {
+			call := bodyCall("/meta/key", "application/json", test.body)
+			b.SetBytes(int64(len(test.body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = call.sentKey()
+			}
+			if call.unread != nil {
+				b.Fatal(call.unread)
+			}
+		})
+	}
+}

@@ -167,6 +167,11 @@ func (s *memberSearch) declares(schema tree.Value, path []string) bool {
 		}
 	}
 	properties, others := schema.Get("properties"), schema.Get("additionalProperties")
+	for _, f := range properties.Fields() {
+		if f.Name != path[0] && strings.EqualFold(f.Name, path[0]) {
+			s.loader.errorf(f.Key.Pos(), "key-body", "Go's JSON decoder takes %s for %s, where the key is, so no request may have both; rename this property", tree.Quote(f.Name), tree.Quote(path[0]))
+		}
+	}
 	if property := properties.Get(path[0]); property.Exists() {
 		return s.find(property, path[1:])
 	}
