@@ -186,7 +186,7 @@ oapi-codegen: oapi-codegen.yaml`,
 	{
 		Code:    "key-body",
 		Title:   "The body cannot hold the key.",
-		Meaning: "A key in the body is one string at one place, in every body that the operation takes: the server reads it there before anything else, and a client writes it there. Every media type and every alternative of a oneOf or anyOf must declare it, or take members that it does not name. A part of a multipart body, an element of an array, text, and a body that may be absent hold none; and a member that is readOnly, or has a default, is not what a client sends.",
+		Meaning: "A key in the body is one string at one place, in every body that the operation takes: the server reads it there before anything else, and a client writes it there. Every media type and every alternative of a oneOf or anyOf must declare it, or take members that it does not name. A part of a multipart body, an element of an array, text, and a body that may be absent hold none; and a member that is readOnly, or has a default, is not what a client sends. A name that differs from the member's in letter case alone is taken for it by Go's JSON decoder. Where the marker says required: false, the schema must not require the member.",
 		Wrong: `x-idempotent: {key: {in: body, name: /idempotency_key}}
 requestBody:
   required: true
@@ -203,7 +203,7 @@ requestBody:
 	{
 		Code:    "key-changed",
 		Title:   "An operation takes other keys than before, or requires them.",
-		Meaning: "Clients send the keys that they have sent before. Where the header, the format, the length or the duty to send a key changes, some of them are refused, or run without protection; and a live key that is spelt otherwise now is not found, so that its retry runs again. A greater maxLength is a warning.",
+		Meaning: "Clients send the keys that they have sent before. Where the header or member, the format, the length or the duty to send a key changes, some of them are refused, or run without protection; and a live key that is spelt otherwise now is not found, so that its retry runs again. A greater maxLength is a warning.",
 		Wrong:   `x-idempotent: {required: true}  # was false, and clients without a key are left`,
 		Right:   `x-idempotent: {required: false}`,
 		Remedy:  "Tell the clients first. Require a key when the outcome unprotected is counted no more; change the rest when all clients send keys that are valid before and after.",
