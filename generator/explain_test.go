@@ -22,6 +22,7 @@ var fragmentPlaces = map[string]func(fragment string) map[string]string{
 	"go-declared-twice":   inConfigOfClient,
 	"go-dot-imports":      inOapiConfig,
 	"go-no-files":         asConfig,
+	"go-no-receiver":      inReceiverConfig,
 	"go-no-strict-server": inOapiConfig,
 	"key-body":            inOperation,
 	"key-header":          inOperation,
@@ -223,6 +224,15 @@ func inConfigOfClient(fragment string) map[string]string {
 			"generate: {models: true, client: true}",
 		),
 	}
+}
+
+func inReceiverConfig(fragment string) map[string]string {
+	files := inOapiConfig(fragment)
+	files["openapi.yaml"] = `openapi: 3.1.0
+info: {title: Payments, version: "1"}
+webhooks: {paid: {post: {x-idempotent: true, responses: {"204": {description: done}}}}}
+`
+	return files
 }
 
 func inOverlay(fragment string) map[string]string {

@@ -78,6 +78,7 @@ func FuzzText(f *testing.F) {
 					"responses":    object{"204": object{"description": text}},
 				}},
 			},
+			"webhooks": object{"on " + property: object{"post": object{"x-idempotent": true, "summary": text, "responses": object{"204": object{"description": text}}}}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +194,7 @@ func checkIdentifiers(t *testing.T, own, oapi []byte, names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range files {
+	for _, name := range append(files, "targets/nethttp.tmpl") {
 		src, err := fs.ReadFile(templates.FS, name)
 		if err != nil {
 			t.Fatal(err)
@@ -218,6 +219,9 @@ var (
 		Raw Exclude Include Headers Cookies BodyJSON BodyRaw BodyMultipart
 		time Hour Minute Second Millisecond Microsecond Nanosecond
 		cmp Or retry Stream OneBody nil
+		IdempotentWebhookReceiver NewIdempotentWebhookReceiver idempotentWebhookReceiver
+		IdempotentCallbackReceiver NewIdempotentCallbackReceiver idempotentCallbackReceiver
+		DecodeJSON DecodeText DecodePointer FormDecoder runtime BindForm Is JSONBody FormdataBody TextBody Params
 		Tx idempotentClient idempotentServer idempotentStrict idempotentStrictOptions idempotentAnswer idempotentContext idempotentAttempt
 		io Body RawBody ContentType BodyContentType MultipartReader BodyMultipartReader`)
 	derived = regexp.MustCompile(`(Op|IdempotencyKey|Input|IdempotentRequest|UnprotectedRequest|Operation|\d|_)$`)

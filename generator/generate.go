@@ -99,7 +99,7 @@ func Generate(ctx context.Context, c Config) (Result, error) {
 	}
 	result.Files = append(result.Files, File{Path: c.Output, Content: content, ours: templates.Written})
 	result.methods = make(map[string]string, len(planned.Operations))
-	for _, op := range planned.Operations {
+	for _, op := range planned.All() {
 		result.methods[op.ID()] = op.Method()
 	}
 	result.Warnings = Findings(findings.Sorted())

@@ -126,6 +126,7 @@ func TestGoldenFamily(t *testing.T) {
 		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla", "plain-echo", "plain-echo5", "plain-gin", "plain-iris"}},
 		{"plain-std-http", "serve_test.go", []string{"plain-chi", "plain-gorilla"}},
 		{"body-key", "behaviour_test.go", []string{"plain-body-key"}},
+		{"webhooks-echo", "behaviour_test.go", []string{"webhooks-echo5", "webhooks-gin", "webhooks-iris"}},
 	} {
 		want := read(family.first + "/" + family.file)
 		for _, name := range family.others {

@@ -40,6 +40,21 @@ func marker(text string) []string {
 	return []string{"x-idempotent: {}\n      parameters", "x-idempotent: " + text + "\n      parameters"}
 }
 
+// hooks adds webhooks, in line 3.
+func hooks(text string) []string {
+	return []string{"openapi: 3.0.3", "openapi: 3.1.0", "paths:", "webhooks: {" + text + "}\npaths:"}
+}
+
+// doneCallbacks adds callbacks of one name to two operations.
+func doneCallbacks(ids ...string) []string {
+	var replacements []string
+	for i, id := range ids {
+		to := "operationId: " + []string{"refund", "open"}[i] + "\n"
+		replacements = append(replacements, to, to+"      callbacks: {done: {'{$request.query.url}': {post: {operationId: "+id+", x-idempotent: {}, responses: {default: {description: done}}}}}}\n")
+	}
+	return replacements
+}
+
 // drifts are changes of the document and what is said of each.
 var drifts = map[string]struct {
 	before, now []string // replacements in pay
@@ -141,7 +156,35 @@ var drifts = map[string]struct {
 	},
 	"media type, raw":      {marker("{fingerprint: raw}"), append(marker("{fingerprint: raw}"), "application/json: {schema", "text/plain: {schema"), ""},
 	"media type, left out": {marker("{fingerprint: {include: ['header:X-Trace']}}"), append(marker("{fingerprint: {include: ['header:X-Trace']}}"), "application/json: {schema", "text/plain: {schema"), ""},
-	"several":              {nil, marker("{retention: 1h, key: {name: X-Key}}"), "openapi.yaml:7:33: answers of pay are kept for 1h now, and were for 24h: a retry that comes later than that runs again; keep the retention unless all clients give up sooner (retention-changed)\nopenapi.yaml:7:49: pay reads its key from the header X-Key now, and did from Idempotency-Key: a client that sends the old one is answered 400 key_missing; keep it until all clients send both (key-changed)\n"},
+	"webhook removed": {
+		hooks("paid: {post: {operationId: paid, x-idempotent: {}, responses: {default: {description: done}}}}"), nil,
+		"OLD: paid (POST webhook paid) is not in the document any more: its clients find nothing, and its live keys are not replayed; keep it until no retry can come (operation-removed)\n",
+	},
+	"webhook without operationId": {
+		hooks("paid: {post: {operationId: isPaid, x-idempotent: {}, responses: {default: {description: done}}}}"),
+		hooks("paid: {post: {x-idempotent: {}, responses: {default: {description: done}}}}"),
+		`openapi.yaml:3:26: POST webhook paid is the new name of isPaid: live keys are not found under it, and their retries run again; keep "isPaid" as the operationId, or wait until no retry can come (operation-renamed)` + "\n",
+	},
+	"name of a webhook": {
+		hooks("paid: {post: {operationId: isPaid, x-idempotent: {}, responses: {default: {description: done}}}}"),
+		hooks("settled: {post: {operationId: isPaid, x-idempotent: {}, responses: {default: {description: done}}}}"), "",
+	},
+	"method of a webhook": {
+		hooks("paid: {post: {operationId: isPaid, x-idempotent: {}, responses: {default: {description: done}}}}"),
+		hooks("paid: {put: {operationId: isPaid, x-idempotent: {}, responses: {default: {description: done}}}}"),
+		"openapi.yaml:3:46: isPaid is at PUT now, and was at POST: a client that calls the old place finds nothing, and a live key at the new one is answered 422 mismatch; keep the old place until no retry can come (operation-moved)\n",
+	},
+	"key of a webhook": {
+		hooks("paid: {post: {x-idempotent: {}, responses: {default: {description: done}}}, put: {operationId: lost, responses: {default: {description: done}}}}"),
+		hooks("paid: {post: {x-idempotent: {key: {name: Webhook-Id}}, responses: {default: {description: done}}}, put: {operationId: lost, x-idempotent: {required: false}, responses: {default: {description: done}}}}"),
+		"openapi.yaml:3:53: POST webhook paid reads its key from the header Webhook-Id now, and did from Idempotency-Key: a client that sends the old one is answered 400 key_missing; keep it until all clients send both (key-changed)\n" +
+			"openapi.yaml:3:136: warning: lost is marked now: a request with a key is protected, and one without runs as before and is counted as unprotected (protection-gained)\n",
+	},
+	"callbacks of one name": {
+		doneCallbacks("a", "b"), doneCallbacks("c", "b"),
+		"OLD: a (POST callback done) is not in the document any more: its clients find nothing, and its live keys are not replayed; keep it until no retry can come (operation-removed)\n",
+	},
+	"several": {nil, marker("{retention: 1h, key: {name: X-Key}}"), "openapi.yaml:7:33: answers of pay are kept for 1h now, and were for 24h: a retry that comes later than that runs again; keep the retention unless all clients give up sooner (retention-changed)\nopenapi.yaml:7:49: pay reads its key from the header X-Key now, and did from Idempotency-Key: a client that sends the old one is answered 400 key_missing; keep it until all clients send both (key-changed)\n"},
 }
 
 // lines returns the findings of a run in the format json as lines with their

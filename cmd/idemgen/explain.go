@@ -46,7 +46,7 @@ func explainOperations(inv *invocation) int {
 	table := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "operation\troute\tmarked\tpolicy\twhy")
 	for _, op := range operations {
-		name, route := shown(op.OperationID), shown(op.Method+" "+op.Path)
+		name, route := shown(op.OperationID), shown(op.Route())
 		if op.Policy == nil {
 			fmt.Fprintf(table, "%s\t%s\tno\t\t\n", name, route)
 			continue

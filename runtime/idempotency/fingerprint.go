@@ -124,9 +124,13 @@ func (o *Operation) pointers() (pointers []string, include bool) {
 // are decoded one by one: a%2Fb and a%2fb are one segment, a/b are two. Empty
 // segments count but do not stand for one of the template's, since a router
 // may have dropped them; after a dot segment, which a router may have
-// resolved, the whole path counts.
+// resolved, the whole path counts. It does, too, where the template is no path:
+// the handler of a webhook may serve several addresses.
 func appendPath(b []byte, template, escaped string) []byte {
 	missing := 0
+	if !strings.HasPrefix(template, "/") {
+		missing = len(escaped)
+	}
 	for i := range len(template) {
 		if template[i] != '/' && (i == 0 || template[i-1] == '/') {
 			missing++

@@ -197,6 +197,25 @@ func TestFingerprintKeepsFirstSegment(t *testing.T) {
 	}
 }
 
+// Where a webhook is received, the document does not say: whatever stands in the
+// path may be what the handler goes by.
+func TestFingerprintOfWholePath(t *testing.T) {
+	t.Parallel()
+	op := transferOperation()
+	op.Path = "webhook transfer"
+	in := transferRequest()
+	in.EscapedPath = "/hooks/t1/payments"
+	requireFingerprints(t, op, in, []change{
+		{"needless escape", path("/hooks/%741/payments")},
+	}, []change{
+		{"another tenant", path("/hooks/t2/payments")},
+		{"another base path", path("/v2/hooks/t1/payments")},
+		{"no base path", path("/t1/payments")},
+		{"double slash", path("/hooks//t1/payments")},
+		{"none", path("")},
+	})
+}
+
 func TestFingerprintOfQuery(t *testing.T) {
 	t.Parallel()
 	in := transferRequest()

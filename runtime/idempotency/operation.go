@@ -9,6 +9,8 @@ type Operation struct {
 	// has none. It is part of every record's identity.
 	ID string
 	// Method and Path are the operation's own: POST, /accounts/{id}/payments.
+	// Where a webhook or a callback is received, the spec does not know: then
+	// Path is "webhook NAME" or "callback NAME".
 	Method, Path string
 	Key          KeyRule
 	// Optional lets a request without a key run unprotected (required: false).

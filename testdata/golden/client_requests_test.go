@@ -37,6 +37,7 @@ import (
 	separateclient "github.com/idemgen/idemgen/testdata/golden/separate-client"
 	separatefiles "github.com/idemgen/idemgen/testdata/golden/separate-files"
 	stdhttp "github.com/idemgen/idemgen/testdata/golden/std-http"
+	webhooks "github.com/idemgen/idemgen/testdata/golden/webhooks"
 )
 
 // clients make both clients of a golden case for the server at an address.
@@ -66,6 +67,7 @@ var clients = map[string]func(address string) (ours, theirs reflect.Value, err e
 	"separate-client":   both(separateclient.NewIdempotentClient, separateclient.NewClientWithResponses),
 	"separate-files":    both(separatefiles.NewIdempotentClient, separatefiles.NewClientWithResponses),
 	"std-http":          both(stdhttp.NewIdempotentClient, stdhttp.NewClientWithResponses),
+	"webhooks":          both(webhooks.NewIdempotentClient, webhooks.NewClientWithResponses),
 }
 
 func both[O, T, Option any](

@@ -54,6 +54,12 @@ import (
 	separatefiles "github.com/idemgen/idemgen/testdata/golden/separate-files"
 	separateserver "github.com/idemgen/idemgen/testdata/golden/separate-server"
 	stdhttp "github.com/idemgen/idemgen/testdata/golden/std-http"
+	webhooks "github.com/idemgen/idemgen/testdata/golden/webhooks"
+	webhooksalone "github.com/idemgen/idemgen/testdata/golden/webhooks-alone"
+	webhooksecho "github.com/idemgen/idemgen/testdata/golden/webhooks-echo"
+	webhooksecho5 "github.com/idemgen/idemgen/testdata/golden/webhooks-echo5"
+	webhooksgin "github.com/idemgen/idemgen/testdata/golden/webhooks-gin"
+	webhooksiris "github.com/idemgen/idemgen/testdata/golden/webhooks-iris"
 )
 
 // interfaces are what is generated for the handlers of each golden case, or for
@@ -97,6 +103,19 @@ var interfaces = map[string]reflect.Type{
 	"separate-files":    reflect.TypeFor[separatefiles.IdempotentServer[struct{}]](),
 	"separate-server":   reflect.TypeFor[separateserver.IdempotentServer[struct{}]](),
 	"std-http":          reflect.TypeFor[stdhttp.IdempotentServer[struct{}]](),
+	"webhooks":          reflect.TypeFor[withReceivers](),
+	"webhooks-alone":    reflect.TypeFor[webhooksalone.IdempotentWebhookReceiver[struct{}]](),
+	"webhooks-echo":     reflect.TypeFor[webhooksecho.IdempotentWebhookReceiver[struct{}]](),
+	"webhooks-echo5":    reflect.TypeFor[webhooksecho5.IdempotentWebhookReceiver[struct{}]](),
+	"webhooks-gin":      reflect.TypeFor[webhooksgin.IdempotentWebhookReceiver[struct{}]](),
+	"webhooks-iris":     reflect.TypeFor[webhooksiris.IdempotentWebhookReceiver[struct{}]](),
+}
+
+// withReceivers are all handlers of a package that receives webhooks and callbacks.
+type withReceivers interface {
+	webhooks.IdempotentServer[struct{}]
+	webhooks.IdempotentWebhookReceiver[struct{}]
+	webhooks.IdempotentCallbackReceiver[struct{}]
 }
 
 func TestEveryCaseIsHere(t *testing.T) {

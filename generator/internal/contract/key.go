@@ -46,8 +46,8 @@ func (w *writer) declaredKey(item, node tree.Value, target []string, op *spec.Op
 		}
 	} else {
 		if !w.standsAlone(plain.Without("schema"), plainSchema) {
-			w.errorf(declared.Pos(), "contract", "the key's header of %s %s is declared in another file, with a $ref in it, and a contract changes one file alone; declare it in %s, or do without a contract",
-				op.Method, op.Path, w.root.File().Name)
+			w.errorf(declared.Pos(), "contract", "the key's header of %s is declared in another file, with a $ref in it, and a contract changes one file alone; declare it in %s, or do without a contract",
+				op.Route(), w.root.File().Name)
 			return
 		}
 		if own {

@@ -12,17 +12,17 @@ import (
 
 // operation adds what one marked operation needs.
 func (w *writer) operation(op *spec.Operation) {
-	method := strings.ToLower(op.Method)
-	item := w.root.Get("paths", op.Path)
-	node := item.Get(method)
-	for _, v := range []tree.Value{item, node} {
-		if ref := v.Get("$ref"); ref.Exists() {
-			w.errorf(ref.Pos(), "contract", "%s %s lies behind this $ref, and a contract changes one file alone; write the operation in %s, or do without a contract",
-				op.Method, op.Path, w.root.File().Name)
+	target := op.Location
+	var item tree.Value // what holds the operation
+	node := w.root
+	for _, name := range target {
+		item, node = node, node.Get(name)
+		if ref := node.Get("$ref"); ref.Exists() {
+			w.errorf(ref.Pos(), "contract", "%s lies behind this $ref, and a contract changes one file alone; write the operation in %s, or do without a contract",
+				op.Route(), w.root.File().Name)
 			return
 		}
 	}
-	target := []string{"paths", op.Path, method}
 	change := operation{Description: w.description(node, target, op.Policy)}
 	switch key := op.Policy.Key; {
 	case key.InBody:
@@ -109,8 +109,8 @@ func (w *writer) responses(node tree.Value, target []string, op *spec.Operation)
 		w.addHeaders(answer, f.Name, map[string]header{replayedHeader: replayed}, changes)
 		if ref := f.Value.Get("$ref"); ref.Exists() && len(changes[f.Name].Headers) > 0 {
 			if answer.File() != w.root.File() {
-				w.errorf(ref.Pos(), "contract", "the answer %s of %s %s lies in another file, %s, and a contract changes one file alone; write the answer in %s, or do without a contract",
-					f.Name, op.Method, op.Path, answer.File().Name, w.root.File().Name)
+				w.errorf(ref.Pos(), "contract", "the answer %s of %s lies in another file, %s, and a contract changes one file alone; write the answer in %s, or do without a contract",
+					f.Name, op.Route(), answer.File().Name, w.root.File().Name)
 				continue
 			}
 			// Operations without keys may share the answer, so this one gets its own.

@@ -5,6 +5,7 @@ package drift
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/idemgen/idemgen/generator/internal/diag"
 	"github.com/idemgen/idemgen/generator/internal/spec"
@@ -42,7 +43,7 @@ func Compare(before, now []spec.Operation, existed func(*spec.Operation) bool) d
 		}
 		switch {
 		case op == nil:
-			c.errorf(old.Pos, "operation-removed", "%s (%s %s) is not in the document any more: its clients find nothing, and its live keys are not replayed; keep it until no retry can come", old.ID(), old.Method, old.Path)
+			c.errorf(old.Pos, "operation-removed", "%s (%s) is not in the document any more: its clients find nothing, and its live keys are not replayed; keep it until no retry can come", old.ID(), old.Route())
 		case op.Policy == nil:
 			c.errorf(op.Pos, "protection-lost", "%s is not marked any more: each retry runs again, whatever its key, and live keys are not replayed; mark it again, or wait until no client retries it", old.ID())
 		default:
@@ -78,17 +79,38 @@ func index(operations []spec.Operation) (byID, byRoute map[string]*spec.Operatio
 	byID, byRoute = make(map[string]*spec.Operation), make(map[string]*spec.Operation)
 	for i := range operations {
 		op := &operations[i]
-		byID[op.ID()], byRoute[route(op)] = op, op
+		byID[op.ID()] = op
+		route := route(op)
+		if _, taken := byRoute[route]; taken {
+			op = nil // callbacks of one name are not told apart by it
+		}
+		byRoute[route] = op
 	}
 	return byID, byRoute
 }
 
 var pathParameter = regexp.MustCompile(`\{[^{}]*\}`)
 
-// route is the operation's method and path without the names of parameters,
-// which neither clients nor fingerprints know.
+// route is the operation's route without the names of parameters, which neither
+// clients nor fingerprints know.
 func route(op *spec.Operation) string {
-	return op.Method + " " + pathParameter.ReplaceAllLiteralString(op.Path, "{}")
+	return pathParameter.ReplaceAllLiteralString(op.Route(), "{}")
+}
+
+// target is the method and the path of an operation. A webhook or a callback is
+// received where it was, whatever its name is.
+func target(op *spec.Operation) string {
+	if !strings.HasPrefix(op.Path, "/") {
+		return op.Method
+	}
+	return op.Route()
+}
+
+// moved reports whether two operations are at different places. The names of
+// parameters make no difference.
+func moved(old, op *spec.Operation) bool {
+	plain := func(op *spec.Operation) string { return pathParameter.ReplaceAllLiteralString(target(op), "{}") }
+	return plain(old) != plain(op)
 }
 
 // comparison collects findings.
@@ -113,10 +135,10 @@ func (c *comparison) gained(op *spec.Operation) {
 
 // operation compares an operation with what it was.
 func (c *comparison) operation(old, op *spec.Operation) {
-	moved := route(old) != route(op)
+	moved := moved(old, op)
 	if moved {
-		c.errorf(op.Policy.Pos, "operation-moved", "%s is at %s %s now, and was at %s %s: a client that calls the old place finds nothing, and a live key at the new one is answered 422 mismatch; keep the old place until no retry can come",
-			op.ID(), op.Method, op.Path, old.Method, old.Path)
+		c.errorf(op.Policy.Pos, "operation-moved", "%s is at %s now, and was at %s: a client that calls the old place finds nothing, and a live key at the new one is answered 422 mismatch; keep the old place until no retry can come",
+			op.ID(), target(op), target(old))
 	}
 	c.required(old, op)
 	c.place(old, op)

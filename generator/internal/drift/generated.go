@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func Read(name string, src []byte) (Generated, error) {
 		for _, s := range decl.Specs {
 			switch s := s.(type) {
 			case *ast.TypeSpec:
-				if iface, ok := s.Type.(*ast.InterfaceType); ok && (s.Name.Name == "IdempotentServer" || s.Name.Name == "IdempotentClient") {
+				if iface, ok := s.Type.(*ast.InterfaceType); ok && slices.Contains(interfaces, s.Name.Name) {
 					methods(iface, found.Methods)
 				}
 			case *ast.ValueSpec:
@@ -59,6 +60,9 @@ func Read(name string, src []byte) (Generated, error) {
 	}
 	return found, r.err
 }
+
+// interfaces are those that users implement or call.
+var interfaces = []string{"IdempotentServer", "IdempotentWebhookReceiver", "IdempotentCallbackReceiver", "IdempotentClient"}
 
 // methods adds the names of an interface's methods. A client's unmarked ones
 // end as oapi-codegen has them.

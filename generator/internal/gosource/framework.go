@@ -105,9 +105,20 @@ var frameworks = []framework{
 // Servers lists the settings of oapi-codegen whose servers are supported, with
 // a word before the last one.
 func Servers(word string) string {
+	return servers(word, func(framework) bool { return true })
+}
+
+// PlainServers lists those whose handlers can do without a strict server.
+func PlainServers(word string) string {
+	return servers(word, func(f framework) bool { return f.plain })
+}
+
+func servers(word string, counts func(framework) bool) string {
 	var all []string
 	for _, f := range frameworks {
-		all = append(all, f.servers...)
+		if counts(f) {
+			all = append(all, f.servers...)
+		}
 	}
 	last := len(all) - 1
 	return strings.Join(all[:last], ", ") + " " + word + " " + all[last]
@@ -122,21 +133,34 @@ func (l *loader) framework(pkg *Package, server interfaceMethods) *framework {
 	}
 	m := server.methods[0]
 	params := fields(server.file, m.typ.Params, 0)
+	if known := frameworkOf(params); known != nil {
+		pkg.Context = params[0].Type
+		return known
+	}
+	l.errorf(l.pos(m.name), "go-framework", "this server is generated for %s; idemgen supports %s: choose one of them under generate: in the oapi-codegen config", packageOf(params), Servers("and"))
+	return nil
+}
+
+// frameworkOf returns what a method with these parameters is generated for, nil
+// if that is not known.
+func frameworkOf(params []Field) *framework {
 	for i := range frameworks {
 		if frameworks[i].takes(params) {
-			pkg.Context = params[0].Type
 			return &frameworks[i]
 		}
 	}
-	found := "no known framework"
-	if len(params) > 0 {
-		found = params[0].Type.String()
-		if imports := params[0].Type.Imports(); len(imports) > 0 {
-			found = imports[0].Path
-		}
-	}
-	l.errorf(l.pos(m.name), "go-framework", "this server is generated for %s; idemgen supports %s: choose one of them under generate: in the oapi-codegen config", found, Servers("and"))
 	return nil
+}
+
+// packageOf names what a method with these parameters is generated for.
+func packageOf(params []Field) string {
+	if len(params) == 0 {
+		return "no known framework"
+	}
+	if imports := params[0].Type.Imports(); len(imports) > 0 {
+		return imports[0].Path
+	}
+	return params[0].Type.String()
 }
 
 func (f *framework) takes(params []Field) bool {

@@ -5,6 +5,7 @@
 package gosource
 
 import (
+	"cmp"
 	"errors"
 	"go/ast"
 	"go/parser"
@@ -43,6 +44,8 @@ type Package struct {
 	Operations []Operation
 	// Client is nil where there is none.
 	Client *Client
+	// Receivers are what webhooks and callbacks are sent to.
+	Receivers []Receiver
 	// Scope is what the package declares, and where: Type, func and, for
 	// methods, Type.Method. What idemgen wrote is left out.
 	Scope map[string]diag.Pos
@@ -66,6 +69,7 @@ type Package struct {
 // the strict server is empty in a package without one.
 type Operation struct {
 	Name string
+	stem string // see Stem; "" where it is Name
 	Pos  diag.Pos
 	// Routes are the lines of the method's comment of the form
 	// (POST /accounts/{id}). oapi-codegen writes one; a summary can look like
@@ -87,7 +91,11 @@ type Operation struct {
 	Call *Call
 }
 
-// Route is a method and a path as the document spells it.
+// Stem is what the names of the operation's types begin with.
+func (o Operation) Stem() string { return cmp.Or(o.stem, o.Name) }
+
+// Route is a method and a path as the document spells it. What a receiver is
+// sent has no path: it is "webhook NAME" or "callback NAME" instead.
 type Route struct{ Method, Path string }
 
 // Field is a field of a struct or a parameter of a method.
@@ -152,7 +160,7 @@ const (
 )
 
 // outputs are the types that operations are read from.
-var outputs = []string{strictInterface, serverInterface, clientInterface}
+var outputs = append([]string{strictInterface, serverInterface, clientInterface}, receiverInterfaces()...)
 
 func enable() string {
 	return "set " + Servers("or") + " under generate: in the oapi-codegen config, and run oapi-codegen"
@@ -172,15 +180,21 @@ func (l *loader) load(overlay map[string][]byte) *Package {
 		return nil
 	}
 	l.client(pkg)
-	switch strict, server := l.types[strictInterface].spec, l.types[serverInterface].spec; {
-	case strict != nil:
+	received := slices.ContainsFunc(receiverInterfaces(), func(name string) bool { return l.types[name].spec != nil })
+	// Beside receivers, a server may be empty.
+	has := func(name string) bool {
+		return l.types[name].spec != nil && (!received || len(l.methods(name).methods) > 0)
+	}
+	switch {
+	case has(strictInterface):
 		l.strictServer(pkg)
-	case server != nil:
+	case has(serverInterface):
 		l.plainServer(pkg)
-	case pkg.Client == nil:
+	case pkg.Client == nil && !received:
 		l.errorf(l.dirPos(), "go-no-server", "package %s has neither a ServerInterface nor a client; %s; or set client: true for a package that is a client alone", pkg.Name, enable())
 	}
 	l.join(pkg)
+	l.receivers(pkg)
 	pkg.Constraint = l.constraint()
 	return pkg
 }

@@ -100,7 +100,7 @@ func (i *imports) uses(f *File) {
 	for _, path := range []string{"log/slog", "net/http", "time", runtimePath} {
 		i.add(path)
 	}
-	if f.Client != nil || !f.Plain || f.Target != string(gosource.NetHTTP) { // it has its context in the request
+	if f.Client != nil || f.HasStrict() || f.Target != string(gosource.NetHTTP) { // it has its context in the request
 		i.add("context")
 	}
 	if f.Target == string(gosource.Fiber) {
@@ -108,15 +108,15 @@ func (i *imports) uses(f *File) {
 		i.add("strings")
 		i.add(fasthttpPath)
 	}
-	if f.Client != nil || f.Plain && f.Target == string(gosource.Iris) {
+	if f.Client != nil || f.HasPlain() && f.Target == string(gosource.Iris) {
 		i.add("slices")
 	}
-	if f.Plain && f.Target == string(gosource.Gin) {
+	if f.HasPlain() && f.Target == string(gosource.Gin) {
 		i.add("bufio")
 		i.add("net")
 	}
-	for _, op := range f.Operations {
-		if f.Client != nil && op.DefaultsMediaType() {
+	for _, op := range f.All() {
+		if op.method.Call != nil && op.DefaultsMediaType() {
 			i.add("cmp")
 		}
 		if op.Streams() {

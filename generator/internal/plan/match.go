@@ -10,17 +10,24 @@ import (
 	"github.com/idemgen/idemgen/generator/internal/spec"
 )
 
-// match finds the Go method of every marked operation: by the route in the
-// method's comment, else by the operationId. What cannot be matched is an
-// error, because it would run unprotected.
-func (p *planner) match() map[string]*spec.Operation {
-	marked := make(map[string]*spec.Operation)
-	methods := indexMethods(p.pkg.Operations)
+// marked returns the marked operations of a kind.
+func (p *planner) marked(kind spec.Kind) []*spec.Operation {
+	var all []*spec.Operation
 	for i := range p.doc.Operations {
-		op := &p.doc.Operations[i]
-		if op.Policy == nil {
-			continue
+		if op := &p.doc.Operations[i]; op.Kind == kind && op.Policy != nil {
+			all = append(all, op)
 		}
+	}
+	return all
+}
+
+// match finds the Go method of every operation: by the route in the method's
+// comment, else by the operationId. What cannot be matched is an error, because
+// it would run unprotected.
+func (p *planner) match(operations []*spec.Operation, among []gosource.Operation) map[string]*spec.Operation {
+	marked := make(map[string]*spec.Operation)
+	methods := indexMethods(among)
+	for _, op := range operations {
 		method := p.methodOf(op, methods)
 		if method == nil {
 			continue
@@ -48,7 +55,7 @@ func indexMethods(methods []gosource.Operation) methodIndex {
 			r.Path = pattern(r.Path)
 			index.byRoute[r] = append(index.byRoute[r], m)
 		}
-		index.byName[plain(m.Name)] = append(index.byName[plain(m.Name)], m)
+		index.byName[plain(m.Stem())] = append(index.byName[plain(m.Stem())], m)
 	}
 	return index
 }
@@ -77,10 +84,10 @@ func (p *planner) methodOf(op *spec.Operation, methods methodIndex) *gosource.Op
 	}
 	if len(byID) == 1 {
 		m, r := byID[0], byID[0].Routes[0]
-		p.errorf(op.Pos, "operation-stale", "the generated method %s (%s) serves %s %s, and the document says %s %s; run oapi-codegen again", m.Name, m.Pos, r.Method, r.Path, op.Method, op.Path)
+		p.errorf(op.Pos, "operation-stale", "the generated method %s (%s) serves %s %s, and the document says %s; run oapi-codegen again", m.Name, m.Pos, r.Method, r.Path, op.Route())
 		return nil
 	}
-	p.errorf(op.Pos, "operation-unmatched", "no generated method for %s (%s %s): is the oapi-codegen output stale, or does its config leave the operation out? Run oapi-codegen again, or remove the marker", op.ID(), op.Method, op.Path)
+	p.errorf(op.Pos, "operation-unmatched", "no generated method for %s (%s): is the oapi-codegen output stale, or does its config leave the operation out? Run oapi-codegen again, or remove the marker", op.ID(), op.Route())
 	return nil
 }
 

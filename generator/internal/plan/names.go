@@ -17,7 +17,7 @@ import (
 type names struct {
 	Op             string // the type that stands for the operation
 	Key            string
-	NewKey         string // "" where keys are too short to be random
+	NewKey         string // "" where keys are too short to be random, or another's
 	ParseKey       string
 	Input          string
 	Request        string
@@ -58,7 +58,7 @@ func (n names) exported() []string {
 // an error: a name that users type does not change because something else
 // appears in the package.
 func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
-	stem, request := method.Name, method.Name+requestSuffix
+	stem, request := method.Stem(), method.Stem()+requestSuffix
 	if asked := op.Policy.TypeName; asked != "" {
 		request = asked
 		stem = strings.TrimSuffix(asked, requestSuffix)
@@ -66,11 +66,11 @@ func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
 			stem = strings.TrimSuffix(asked, shortSuffix)
 		}
 		if stem == "" {
-			stem = method.Name
+			stem = method.Stem()
 		}
 	}
 	n := namesOf(stem, request)
-	if op.Policy.Key.MaxLength < randomKeyLength {
+	if op.Policy.Key.MaxLength < randomKeyLength || op.Kind != spec.Served {
 		n.NewKey = ""
 	}
 	if !op.Policy.Required {
@@ -78,7 +78,7 @@ func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
 	}
 	for _, name := range n.exported() {
 		if at, taken := p.scope.take(name, op.Pos); taken {
-			p.errorf(op.Policy.Pos, "name-collision", "%s of %s is already declared (%s); write name: %s in its marker for other names", name, op.ID(), at, p.suggest(method.Name))
+			p.errorf(op.Policy.Pos, "name-collision", "%s of %s is already declared (%s); write name: %s in its marker for other names", name, op.ID(), at, p.suggest(method.Stem()))
 			break // one other name changes all of them
 		}
 	}
@@ -87,9 +87,9 @@ func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
 }
 
 // suggest returns a request type name whose whole family is free.
-func (p *planner) suggest(method string) string {
+func (p *planner) suggest(from string) string {
 	for i := 1; ; i++ {
-		stem := method + "Once"
+		stem := from + "Once"
 		if i > 1 {
 			stem += strconv.Itoa(i)
 		}

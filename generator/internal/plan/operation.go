@@ -72,7 +72,7 @@ func (o *Operation) HTTPMethod() string { return o.spec.Method }
 func (o *Operation) Path() string { return o.spec.Path }
 
 // Route is POST /path.
-func (o *Operation) Route() string { return o.spec.Method + " " + o.spec.Path }
+func (o *Operation) Route() string { return o.spec.Route() }
 
 // Title names the operation in comments.
 func (o *Operation) Title() string {
@@ -96,6 +96,9 @@ func (o *Operation) Optional() bool { return !o.spec.Policy.Required }
 
 // KeyTypeDoc ends the comment of the key's type.
 func (o *Operation) KeyTypeDoc() string {
+	if o.spec.Kind != spec.Served {
+		return "The sender makes it. Keys of other operations are other types."
+	}
 	if o.NewKey == "" {
 		return fmt.Sprintf("It has at most %d bytes, too few to be unique by chance: take it from what is to happen once. Keys of other operations are other types.", o.KeyMaxLength())
 	}

@@ -39,16 +39,20 @@ func (p *planner) checkPlainBodies(op *Operation) {
 	if !op.plain || op.spec.Body == nil {
 		return
 	}
+	remedy := "leave one of them"
+	if op.spec.Kind == spec.Served {
+		remedy += ", or set strict-server: true in the oapi-codegen config"
+	}
 	var seen []string
 	for _, m := range op.spec.Body.MediaTypes {
 		essence := spec.Essence(m.Name)
 		body, found := op.bodyOf(m.Name)
 		switch {
 		case slices.Contains(seen, essence):
-			p.errorf(m.Pos, "plain-body", "%s has two bodies of the media type %s, and only the parameters of the media type tell them apart; leave one of them, or set strict-server: true in the oapi-codegen config", op.ID(), essence)
+			p.errorf(m.Pos, "plain-body", "%s has two bodies of the media type %s, and only the parameters of the media type tell them apart; %s", op.ID(), essence, remedy)
 		case !isEncoded(m.Name):
 		case !found:
-			p.errorf(m.Pos, "plain-body", "no Go type for the body of %s of the media type %s; generate models: true into package %s or one of this module that it imports as \".\", or declare a type %s%sRequestBody beside the server", op.ID(), m.Name, p.pkg.Name, op.Method(), tagOf(m.Name))
+			p.errorf(m.Pos, "plain-body", "no Go type for the body of %s of the media type %s; generate models: true into package %s or one of this module that it imports as \".\", or declare a type %s%sRequestBody beside the server", op.ID(), m.Name, p.pkg.Name, op.method.Stem(), tagOf(m.Name))
 		case m.Name == "text/plain" && body.Underlying != "string":
 			p.errorf(m.Pos, "plain-body", "the text/plain body of %s is no string in Go (%s), so it cannot be read as text; declare its schema as type: string, or give it another media type", op.ID(), body.Type)
 		}
@@ -86,7 +90,10 @@ func (o *Operation) bodyOf(mediaType string) (gosource.Body, bool) {
 // plainFields are the parameters of the method as a request object would have
 // them: those of the path and then, if there are others, Params.
 func (o *Operation) plainFields() []gosource.Field {
-	inPath := len(pathParameter.FindAllString(o.spec.Path, -1))
+	inPath := 0
+	if o.spec.Kind == spec.Served {
+		inPath = len(pathParameter.FindAllString(o.spec.Path, -1))
+	}
 	var all []gosource.Field
 	for i, f := range o.method.Parameters {
 		if i < inPath {
@@ -215,10 +222,10 @@ func (o *Operation) fillPlain(imports *imports) {
 	}
 }
 
-// fillSignatures writes the signatures of a plain server's methods.
-func (f *File) fillSignatures(operations []gosource.Operation, imports *imports) {
-	for i := range f.Methods {
-		m, op := &f.Methods[i], operations[i]
+// fillSignatures writes the signatures of the methods of a plain server.
+func fillSignatures(methods []Method, operations []gosource.Operation, imports *imports) {
+	for i := range methods {
+		m, op := &methods[i], operations[i]
 		m.First = list(op.First, imports)
 		m.Parameters = list(slices.Concat(op.First, op.Parameters), imports)
 		m.Results = list(op.Results, imports)

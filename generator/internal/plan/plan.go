@@ -36,6 +36,9 @@ type File struct {
 	ResponseOwner string
 	// Contexts are the methods of fiber's context that return other contexts.
 	Contexts gosource.Contexts
+	Handlers
+	// Receivers are those of webhooks and of callbacks that are marked.
+	Receivers []*Receiver
 	// Client is nil where there is no client.
 	Client *Client
 	// RetryPackage is the name under which the file imports package retry, ""
@@ -91,6 +94,9 @@ var (
 // file is nil when the findings hold an error.
 func New(doc *spec.Document, pkg *gosource.Package) (*File, diag.List) {
 	p := &planner{doc: doc, pkg: pkg, scope: newScope(pkg)}
+	if len(p.marked(spec.Served)) == 0 {
+		p.pkg = receiversOf(pkg)
+	}
 	f := p.plan()
 	if p.findings.HasErrors() {
 		return nil, p.findings
@@ -110,29 +116,13 @@ func (p *planner) errorf(pos diag.Pos, code, format string, args ...any) {
 }
 
 func (p *planner) plan() *File {
-	f := &File{Package: p.pkg.Name, Source: p.doc.Name, Constraint: p.pkg.Constraint, Options: p.pkg.Options, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer, Plain: p.pkg.Plain}
-	marked := p.match()
+	f := &File{Package: p.pkg.Name, Source: p.doc.Name, Constraint: p.pkg.Constraint, Options: p.pkg.Options, FillsOptions: p.pkg.FillsOptions, HasServer: p.pkg.HasServer, Plain: p.pkg.Plain, Handlers: serverHandlers}
+	marked := p.match(p.marked(spec.Served), p.pkg.Operations)
 	p.checkPatterns(marked)
 	p.reserve()
 
-	for i := range p.pkg.Operations {
-		method := &p.pkg.Operations[i]
-		if method.Name == "ServerInterface" || method.Name == "IdempotentServer" {
-			p.errorf(method.Pos, "name-collision", "an operation called %s cannot be wrapped; give it another operationId, or another name with x-go-name", method.Name)
-			continue
-		}
-		m := Method{Name: method.Name, RequestObject: method.Request, Response: method.Response}
-		if len(method.Routes) == 1 { // more say nothing: a summary looks like one
-			m.Route = method.Routes[0].Method + " " + method.Routes[0].Path
-		}
-		if op, ok := marked[method.Name]; ok {
-			p.refuseTwice(op, method)
-			m.Marked = &Operation{spec: op, method: method, hasServer: p.pkg.HasServer, plain: p.pkg.Plain, names: p.name(op, method)}
-			p.checkPlainBodies(m.Marked)
-			f.Operations = append(f.Operations, m.Marked)
-		}
-		f.Methods = append(f.Methods, m)
-	}
+	f.Methods, f.Operations = p.methods(p.pkg.Operations, marked, p.pkg.Plain)
+	p.receivers(f)
 	if p.findings.HasErrors() {
 		return nil
 	}
@@ -141,16 +131,19 @@ func (p *planner) plan() *File {
 	if p.pkg.Client != nil {
 		f.RetryPackage = imports.name(gosource.Import{Name: "retry", Path: retryPath})
 	}
-	for _, op := range f.Operations {
+	for _, op := range f.All() {
 		op.RetryPackage = f.RetryPackage
 		op.fill(imports)
 		p.checkBodies(op)
 	}
 	if f.Plain {
-		f.fillSignatures(p.pkg.Operations, imports)
+		fillSignatures(f.Methods, p.pkg.Operations, imports)
+	}
+	for _, r := range f.Receivers {
+		fillSignatures(r.Methods, p.pkg.Receiver(string(r.Kind)).Operations, imports)
 	}
 	f.Client = p.client(f, imports)
-	if f.HasServer {
+	if f.HasServer || len(f.Receivers) > 0 {
 		f.Target = string(p.pkg.Framework)
 		f.Context = p.pkg.Context.Format(imports.name)
 		f.Contexts = p.pkg.Contexts
@@ -160,7 +153,7 @@ func (p *planner) plan() *File {
 	imports.uses(f)
 	p.reservePackages(imports)
 	f.Imports = imports.lines()
-	if !f.HasServer {
+	if f.Target == "" {
 		return f
 	}
 	f.Tx = p.scope.free("Tx")
@@ -175,6 +168,30 @@ func (p *planner) plan() *File {
 	return f
 }
 
+// methods decides which methods users implement, and takes the names of the
+// marked operations among them.
+func (p *planner) methods(operations []gosource.Operation, marked map[string]*spec.Operation, plain bool) (all []Method, found []*Operation) {
+	for i := range operations {
+		method := &operations[i]
+		if method.Name == "ServerInterface" || method.Name == "IdempotentServer" {
+			p.errorf(method.Pos, "name-collision", "an operation called %s cannot be wrapped; give it another operationId, or another name with x-go-name", method.Name)
+			continue
+		}
+		m := Method{Name: method.Name, RequestObject: method.Request, Response: method.Response}
+		if len(method.Routes) == 1 { // more say nothing: a summary looks like one
+			m.Route = method.Routes[0].Method + " " + method.Routes[0].Path
+		}
+		if op, ok := marked[method.Name]; ok {
+			p.refuseTwice(op, method)
+			m.Marked = &Operation{spec: op, method: method, hasServer: p.pkg.HasServer || plain, plain: plain, names: p.name(op, method)}
+			p.checkPlainBodies(m.Marked)
+			found = append(found, m.Marked)
+		}
+		all = append(all, m)
+	}
+	return all, found
+}
+
 // refuseTwice refuses an operation of which a type has two declarations: nobody
 // can say which of them code that uses it would get.
 func (p *planner) refuseTwice(op *spec.Operation, method *gosource.Operation) {
@@ -184,8 +201,8 @@ func (p *planner) refuseTwice(op *spec.Operation, method *gosource.Operation) {
 	}
 	for _, name := range used {
 		if again, twice := p.pkg.Again[name]; twice {
-			p.errorf(again, "go-declared-twice", "the type %s of %s (%s %s) is already declared at %s; if a schema of the document has this name, set response-type-suffix under output-options in the oapi-codegen config, or give the schema another name with x-go-name",
-				name, op.ID(), op.Method, op.Path, p.pkg.Scope[name])
+			p.errorf(again, "go-declared-twice", "the type %s of %s (%s) is already declared at %s; if a schema of the document has this name, set response-type-suffix under output-options in the oapi-codegen config, or give the schema another name with x-go-name",
+				name, op.ID(), op.Route(), p.pkg.Scope[name])
 		}
 	}
 }
@@ -203,9 +220,13 @@ func (p *planner) reserve() {
 		fixed = append(fixed, clientNames...)
 	}
 	for _, name := range fixed {
-		if pos, taken := p.scope.take(name, p.pkg.Pos); taken {
-			p.errorf(pos, "name-collision", "%s is the name of something idemgen generates; rename this declaration (a schema with x-go-name)", name)
-		}
+		p.reserveName(name, p.pkg.Pos)
+	}
+}
+
+func (p *planner) reserveName(name string, pos diag.Pos) {
+	if at, taken := p.scope.take(name, pos); taken {
+		p.errorf(at, "name-collision", "%s is the name of something idemgen generates; rename this declaration (a schema with x-go-name)", name)
 	}
 }
 

@@ -25,7 +25,7 @@ var parsed = template.Must(template.New("").Funcs(template.FuncMap{
 // File returns the generated file.
 func File(f *plan.File) ([]byte, error) {
 	set := parsed
-	if f.HasServer {
+	if f.Target != "" {
 		var err error
 		if set, err = withTarget(f.Target); err != nil {
 			return nil, err

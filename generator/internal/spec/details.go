@@ -36,8 +36,8 @@ func (l *loader) details(e *entry) {
 		for _, c := range resolved.Get("content").Fields() {
 			if isStream(c.Name) || c.Value.Get("itemSchema").Exists() {
 				l.errorf(c.Key.Pos(), "marker-stream",
-					"%s %s is marked idempotent, but its %s answer streams (%s) and cannot be stored and replayed; remove the marker or the media type",
-					e.Method, e.Path, f.Name, tree.Quote(c.Name))
+					"%s is marked idempotent, but its %s answer streams (%s) and cannot be stored and replayed; remove the marker or the media type",
+					e.Route(), f.Name, tree.Quote(c.Name))
 			}
 		}
 	}

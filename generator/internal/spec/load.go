@@ -2,6 +2,7 @@ package spec
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -40,7 +41,7 @@ func Load(opts Options) (*Document, diag.List) {
 			return nil, findings
 		}
 	}
-	l := loader{opts: opts, root: file.Root(), refs: newResolver(file)}
+	l := loader{opts: opts, root: file.Root(), refs: newResolver(file), shared: map[tree.Value]bool{}}
 	doc := l.load()
 	if l.findings.HasErrors() {
 		return nil, l.findings.Sorted()
@@ -75,6 +76,10 @@ type loader struct {
 	findings diag.List
 	// effective are the markers that were read where they count.
 	effective []tree.Value
+	// elsewhere are path items and callbacks of the document in other files.
+	elsewhere []located
+	// shared are the callbacks that were read.
+	shared map[tree.Value]bool
 }
 
 func (l *loader) report(d diag.Diagnostic) { l.findings = append(l.findings, d) }
@@ -129,46 +134,97 @@ var methods = map[string]bool{
 	"put": true, "post": true, "delete": true, "patch": true,
 }
 
-// operations collects all operations under paths, with their markers.
+// operations collects all operations, with their markers: those under paths,
+// under webhooks, and the callbacks of those under paths.
 func (l *loader) operations() []entry {
 	var entries []entry
 	for _, path := range l.root.Get("paths").Fields() {
-		if strings.HasPrefix(path.Name, "x-") {
+		ref, _ := path.Value.Get("$ref").Str()
+		if strings.HasPrefix(path.Name, "x-") || strings.HasPrefix(ref, "#/paths/") {
 			continue
 		}
-		item := path.Value
-		if ref, ok := item.Get("$ref").Str(); ok {
-			if strings.HasPrefix(ref, "#/paths/") {
-				continue
-			}
-			var problem *diag.Diagnostic
-			if item, problem = l.refs.resolve(item); problem != nil {
-				l.report(*problem)
-				continue
-			}
+		entries = append(entries, l.item(path.Value, Operation{Path: path.Name, Location: []string{"paths", path.Name}})...)
+	}
+	served := entries
+	for _, hook := range l.root.Get("webhooks").Fields() {
+		entries = append(entries, l.item(hook.Value, Operation{Kind: Webhook, Path: Webhook.path(hook.Name), Location: []string{"webhooks", hook.Name}})...)
+	}
+	for i := range served {
+		entries = append(entries, l.callbacks(&served[i])...)
+	}
+	return entries
+}
+
+// item collects the operations of a path item. What they have in common is in
+// like.
+func (l *loader) item(item tree.Value, like Operation) []entry {
+	item, ok := l.behind(item, like.Location)
+	if !ok {
+		return nil
+	}
+	var entries []entry
+	for _, f := range item.Fields() {
+		if _, ok := methods[f.Name]; !ok {
+			continue
 		}
-		for _, f := range item.Fields() {
-			if _, ok := methods[f.Name]; !ok {
+		e := entry{Operation: like, item: item, node: f.Value}
+		e.Method, e.Pos = strings.ToUpper(f.Name), f.Key.Pos()
+		e.Location = append(slices.Clone(like.Location), f.Name)
+		e.OperationID, _ = f.Value.Get("operationId").Str()
+		if ref := f.Value.Get("$ref"); ref.Exists() {
+			l.checkOperationRef(f.Value, ref)
+		}
+		if m := f.Value.Field(l.opts.Marker); m.Value.Exists() {
+			l.effective = append(l.effective, m.Value)
+			e.marker = l.parseMarker(m, FromMarker)
+		}
+		if e.marker != nil && !methods[f.Name] {
+			l.errorf(e.marker.pos, "marker-method",
+				"%s cannot be idempotent by key: %s changes nothing; remove the marker", e.Route(), e.Method)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// callbacks collects the operations of the callbacks of one under paths, but
+// those that it shares with one before it.
+func (l *loader) callbacks(served *entry) []entry {
+	var entries []entry
+	for _, named := range served.node.Get("callbacks").Fields() {
+		at := append(slices.Clone(served.Location), "callbacks", named.Name)
+		callback, ok := l.behind(named.Value, at)
+		if !ok || l.shared[callback] {
+			continue
+		}
+		l.shared[callback] = true
+		for _, address := range callback.Fields() {
+			if strings.HasPrefix(address.Name, "x-") {
 				continue
 			}
-			e := entry{item: item, node: f.Value}
-			e.Method, e.Path, e.Pos = strings.ToUpper(f.Name), path.Name, f.Key.Pos()
-			e.OperationID, _ = f.Value.Get("operationId").Str()
-			if ref := f.Value.Get("$ref"); ref.Exists() {
-				l.checkOperationRef(f.Value, ref)
-			}
-			if m := f.Value.Field(l.opts.Marker); m.Value.Exists() {
-				l.effective = append(l.effective, m.Value)
-				e.marker = l.parseMarker(m, FromMarker)
-			}
-			if e.marker != nil && !methods[f.Name] {
-				l.errorf(e.marker.pos, "marker-method",
-					"%s %s cannot be idempotent by key: %s changes nothing; remove the marker", e.Method, e.Path, e.Method)
-			}
-			entries = append(entries, e)
+			entries = append(entries, l.item(address.Value, Operation{Kind: Callback, Path: Callback.path(named.Name), Location: append(slices.Clone(at), address.Name)})...)
 		}
 	}
 	return entries
+}
+
+// behind returns v, or what its $ref leads to, and whether there is such a
+// thing. What it finds in another file is looked at later, see checkPlaces.
+func (l *loader) behind(v tree.Value, location []string) (tree.Value, bool) {
+	if !v.Get("$ref").Exists() {
+		return v, true
+	}
+	target, ok := l.resolved(v)
+	if ok && target.File() != l.root.File() {
+		l.elsewhere = append(l.elsewhere, located{target, location})
+	}
+	return target, ok
+}
+
+// located is a value and the names that lead to it from the document's root.
+type located struct {
+	tree.Value
+	location []string
 }
 
 // checkOperationRef refuses a $ref in place of an operation if it leads to a
@@ -188,7 +244,7 @@ func (l *loader) markFromConfig(entries []entry) {
 	var names []string
 	for i := range entries {
 		e := &entries[i]
-		for _, name := range []string{e.OperationID, e.Method + " " + e.Path} {
+		for _, name := range []string{e.OperationID, e.Route()} {
 			if name != "" {
 				byName[name] = append(byName[name], e)
 				names = append(names, name)
@@ -199,7 +255,7 @@ func (l *loader) markFromConfig(entries []entry) {
 	for _, f := range l.opts.Operations.Fields() {
 		found := byName[f.Name]
 		if len(found) == 0 {
-			hint := "write its operationId or METHOD /path"
+			hint := "write its operationId, METHOD /path or METHOD webhook NAME"
 			if near := diag.Nearest(f.Name, names); near != "" {
 				hint = "did you mean " + tree.Quote(near) + "?"
 			}
@@ -213,12 +269,12 @@ func (l *loader) markFromConfig(entries []entry) {
 			inConfig[e] = f.Key.Pos()
 			switch {
 			case named:
-				l.errorf(f.Key.Pos(), "marker-twice", "%s %s stands at %s already; keep one of the two", e.Method, e.Path, first)
+				l.errorf(f.Key.Pos(), "marker-twice", "%s stands at %s already; keep one of the two", e.Route(), first)
 			case own.Value.Exists():
-				l.errorf(f.Key.Pos(), "marker-twice", "%s %s has a marker of its own at %s; keep one of the two", e.Method, e.Path, own.Key.Pos())
+				l.errorf(f.Key.Pos(), "marker-twice", "%s has a marker of its own at %s; keep one of the two", e.Route(), own.Key.Pos())
 			case m != nil && !methods[strings.ToLower(e.Method)]:
 				l.errorf(f.Key.Pos(), "marker-method",
-					"%s %s cannot be idempotent by key: %s changes nothing; remove this line", e.Method, e.Path, e.Method)
+					"%s cannot be idempotent by key: %s changes nothing; remove this line", e.Route(), e.Method)
 			default:
 				e.marker = m
 			}
@@ -243,8 +299,8 @@ func (l *loader) checkIDs(entries []entry) {
 			continue
 		}
 		if e.marker != nil || other.marker != nil {
-			l.errorf(e.idPos(), "operation-id", "the operationId %s is also that of %s %s at %s; one of the two is marked, so give each its own",
-				tree.Quote(e.ID()), other.Method, other.Path, other.idPos())
+			l.errorf(e.idPos(), "operation-id", "the operationId %s is also that of %s at %s; one of the two is marked, so give each its own",
+				tree.Quote(e.ID()), other.Route(), other.idPos())
 		}
 	}
 }

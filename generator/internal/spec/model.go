@@ -37,10 +37,14 @@ func (d *Document) Resolve(v tree.Value) (tree.Value, *diag.Diagnostic) { return
 // Operation is one operation of the document. Its text is the document's and
 // must be quoted wherever it enters Go.
 type Operation struct {
+	Kind        Kind
 	Method      string // upper case
-	Path        string // as written: /accounts/{account_id}/payments
+	Path        string // as written: /accounts/{account_id}/payments; see Kind
 	OperationID string // as written; "" where there is none
 	Pos         diag.Pos
+	// Location are the names that lead from the document's root to the
+	// operation.
+	Location []string
 	// Policy is nil for an unmarked operation. The fields below it are filled
 	// for marked operations only.
 	Policy *Policy
@@ -53,13 +57,31 @@ type Operation struct {
 	Responses []Response
 }
 
-// ID identifies the operation in stored records: the operationId, or
-// "POST /path" where there is none.
+// Kind says where the requests of an operation come to.
+type Kind string
+
+// The kinds. Where a webhook or a callback is received, the document does not
+// know: their Path is "webhook NAME" or "callback NAME".
+const (
+	Served   Kind = ""
+	Webhook  Kind = "webhook"
+	Callback Kind = "callback"
+)
+
+// path is the Path of what has a name and no path.
+func (k Kind) path(name string) string { return string(k) + " " + name }
+
+// Route is the method and the path: "POST /path", "POST webhook NAME" or "POST
+// callback NAME".
+func (o *Operation) Route() string { return o.Method + " " + o.Path }
+
+// ID identifies the operation in stored records: the operationId, or the route
+// where there is none.
 func (o *Operation) ID() string {
 	if o.OperationID != "" {
 		return o.OperationID
 	}
-	return o.Method + " " + o.Path
+	return o.Route()
 }
 
 // Parameter is a declared parameter.

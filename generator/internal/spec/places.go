@@ -13,14 +13,9 @@ import (
 // extensions whose name is nearly the marker's.
 func (l *loader) checkPlaces() {
 	walkParts(l.root, nil, false, l.checkMembers)
-	for _, path := range l.root.Get("paths").Fields() {
-		if !path.Value.Get("$ref").Exists() {
-			continue
-		}
-		if item, problem := l.refs.resolve(path.Value); problem == nil && item.File() != l.root.File() {
-			walkParts(item, []string{"paths", path.Name}, false, l.checkMembers)
-			l.refuseDefaults(item.File().Root())
-		}
+	for _, v := range l.elsewhere {
+		walkParts(v.Value, v.location, false, l.checkMembers)
+		l.refuseDefaults(v.File().Root())
 	}
 }
 
@@ -66,7 +61,8 @@ func walkParts(v tree.Value, path []string, named bool, visit func(v tree.Value,
 }
 
 func (l *loader) checkMembers(v tree.Value, path []string, named bool) bool {
-	ofOperation := len(path) == 4 && path[0] == "paths" && path[3] == responses
+	inside, _ := inItem(path)
+	ofOperation := len(inside) == 2 && inside[1] == responses
 	if !named || ofOperation {
 		for _, f := range v.Fields() {
 			l.checkPlace(v, f, path)
@@ -89,10 +85,8 @@ func (l *loader) checkPlace(owner tree.Value, f tree.Field, path []string) {
 		}
 		return
 	}
-	isItem := len(path) == 2 && path[0] == "paths"
-	isOperation := len(path) == 3 && path[0] == "paths"
-	if len(path) > 0 && !isItem && !isOperation {
-		return
+	if inside, ok := inItem(path); len(path) > 0 && (!ok || len(inside) > 1) {
+		return // neither a path item nor an operation
 	}
 	if l.opts.Marker != DefaultMarker && (f.Name == DefaultMarker || f.Name == DefaultMarker+"-defaults") {
 		return
@@ -105,30 +99,44 @@ func (l *loader) checkPlace(owner tree.Value, f tree.Field, path []string) {
 	}
 }
 
+// inItem returns the part of a path that is inside of a path item, and whether
+// the path leads to one or into one.
+func inItem(path []string) (inside []string, ok bool) {
+	switch {
+	case len(path) < 2 || path[0] != "paths" && path[0] != "webhooks":
+		return nil, false
+	case path[0] == "paths" && len(path) >= 6 && path[3] == "callbacks":
+		return path[6:], true
+	default:
+		return path[2:], true
+	}
+}
+
 // placeOf says where a marker stands and where it should.
 func placeOf(owner tree.Value, path []string, defaults string) string {
 	const move = "; put it on an operation (beside its responses)"
+	inside, inItem := inItem(path)
 	switch {
 	case owner.Get("$ref").Exists():
 		return "beside a $ref, where readers drop it; put it on the operation itself"
-	case slices.Contains(path, "callbacks"):
-		return "under callbacks: those requests are not served by the generated server; remove it"
 	case len(path) == 0:
 		return "at the document's root; for common settings write " + defaults
-	case path[0] == "webhooks":
-		return "under webhooks: those requests are not served by the generated server; remove it"
 	case path[0] == "components":
-		return "under components unless a path refers to it" + move
-	case path[0] != "paths":
+		return "under components unless a path, a webhook or a callback refers to it" + move
+	case len(path) == 1 && (path[0] == "paths" || path[0] == "webhooks"):
+		return "on " + path[0] + move
+	case !inItem:
 		return "under " + path[0] + move
-	case len(path) == 1:
-		return "on paths" + move
-	case len(path) == 2:
+	case len(inside) > 1 && inside[1] == "callbacks" && path[0] == "paths" && len(path) < 6:
+		return "on " + path[len(path)-1] + "; put it on the operation (post, put, ...) of the callback that it should mark"
+	case len(inside) > 1 && inside[1] == "callbacks":
+		return "under callbacks of a webhook or of another callback, for which oapi-codegen generates nothing; remove it"
+	case len(inside) == 0:
 		return "on a path item; put it on each operation (post, put, ...) that it should mark"
-	case len(path) == 3 && methods[path[2]]:
+	case len(inside) == 1 && methods[inside[0]]:
 		return "beside the $ref of its path item, where readers drop it; put it on the operation that the $ref leads to"
-	case len(path) == 3 && methods[strings.ToLower(path[2])]:
-		return "on " + path[2] + ", which is no method; write " + strings.ToLower(path[2])
+	case len(inside) == 1 && methods[strings.ToLower(inside[0])]:
+		return "on " + inside[0] + ", which is no method; write " + strings.ToLower(inside[0])
 	default:
 		return "inside of " + path[len(path)-1] + move
 	}

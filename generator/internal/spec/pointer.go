@@ -32,14 +32,14 @@ func (l *loader) checkPointer(e *entry, pointer string, pos diag.Pos) {
 		}
 	}
 	if !declared {
-		l.errorf(pos, "fingerprint-place", "%s names a member of a JSON body, but %s %s declares none", tree.Quote(pointer), e.Method, e.Path)
+		l.errorf(pos, "fingerprint-place", "%s names a member of a JSON body, but %s declares none", tree.Quote(pointer), e.Route())
 		return
 	}
 	hint := "name a property of its schema"
 	if near := diag.Nearest(s.missing, s.names); near != "" {
 		hint = "did you mean " + tree.Quote(near) + "?"
 	}
-	l.errorf(pos, "fingerprint-place", "%s names nothing in the JSON body of %s %s; %s", tree.Quote(pointer), e.Method, e.Path, hint)
+	l.errorf(pos, "fingerprint-place", "%s names nothing in the JSON body of %s; %s", tree.Quote(pointer), e.Route(), hint)
 }
 
 // schemaSearch walks schemas along a pointer. It errs on the side of finding:

@@ -330,7 +330,7 @@ func (l *loader) checkDeclared(e *entry, place tree.Value, in, name string) {
 	} else if len(names) > 0 {
 		hint = fmt.Sprintf("declared are %s", strings.Join(quoteAll(names), ", "))
 	}
-	l.errorf(place.Pos(), "fingerprint-place", "%s %s declares no %s parameter %s; %s", e.Method, e.Path, in, tree.Quote(name), hint)
+	l.errorf(place.Pos(), "fingerprint-place", "%s declares no %s parameter %s; %s", e.Route(), in, tree.Quote(name), hint)
 }
 
 func quoteAll(names []string) []string {

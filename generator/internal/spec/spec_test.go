@@ -357,3 +357,87 @@ func FuzzMarker(f *testing.F) {
 		}
 	})
 }
+
+// Operations are found wherever requests come to, in every file, each once, and
+// with the names that lead to them.
+func TestWebhooksAndCallbacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "hooks.yaml", `closed:
+  delete: {operationId: accountClosed, x-idempotent: true, responses: {"204": {description: done}}}
+lost:
+  '{$request.body#/url}':
+    post: {operationId: orderLost, x-idempotent: true, responses: {"204": {description: done}}}
+`)
+	doc := load(t, Options{
+		Operations: marks(t, "POST callback done: {retention: 1h}\nPUT webhook paid: true\n"),
+		File: write(t, dir, "s.yaml", head+`x-idempotent-defaults: {key: {name: Webhook-Id}}
+paths:
+  /orders:
+    post:
+      responses: {"204": {description: done}}
+      callbacks:
+        done:
+          x-note: none
+          '{$request.body#/url}': {$ref: '#/components/pathItems/Done'}
+        lost: {$ref: 'hooks.yaml#/lost'}
+    put:
+      responses: {"204": {description: done}}
+      callbacks:
+        lost: {$ref: 'hooks.yaml#/lost'}
+webhooks:
+  paid:
+    parameters: [{name: X-Attempt, in: header}]
+    put: {responses: {"204": {description: done}}}
+    post: {operationId: settled, responses: {"204": {description: done}}}
+  closed: {$ref: 'hooks.yaml#/closed'}
+components:
+  pathItems:
+    Done:
+      post: {responses: {"204": {description: done}}}
+`),
+	})
+	var got []string
+	for _, op := range doc.Operations {
+		marked := "-"
+		if op.Policy != nil {
+			marked = op.Policy.Key.Name + " " + op.Policy.Retention.String() + " " + fmt.Sprint(len(op.Parameters))
+		}
+		got = append(got, fmt.Sprintf("%s|%s|%s|%s", op.Kind, op.ID(), strings.Join(op.Location, ">"), marked))
+	}
+	want := []string{
+		"|POST /orders|paths>/orders>post|-",
+		"|PUT /orders|paths>/orders>put|-",
+		"webhook|PUT webhook paid|webhooks>paid>put|Webhook-Id 24h0m0s 1",
+		"webhook|settled|webhooks>paid>post|-",
+		"webhook|accountClosed|webhooks>closed>delete|Webhook-Id 24h0m0s 0",
+		"callback|POST callback done|paths>/orders>post>callbacks>done>{$request.body#/url}>post|Webhook-Id 1h0m0s 0",
+		"callback|orderLost|paths>/orders>post>callbacks>lost>{$request.body#/url}>post|Webhook-Id 24h0m0s 0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// What lies behind a $ref that cannot be followed could be marked.
+func TestBrokenReceivers(t *testing.T) {
+	t.Parallel()
+	_, findings := Load(Options{Marker: DefaultMarker, File: write(t, t.TempDir(), "s.yaml", head+`paths:
+  /orders:
+    post:
+      callbacks:
+        done: {$ref: '#/components/callbacks/none'}
+        lost: {'{$request.body#/url}': {$ref: 'none.yaml'}}
+        odd: 5
+webhooks:
+  paid: {$ref: 'https://example.com/hooks.yaml'}
+  odd: [1]
+`)})
+	var at []string
+	for _, d := range findings {
+		at = append(at, fmt.Sprint(d.Line, " ", d.Code))
+	}
+	if want := []string{"7 ref-invalid", "8 ref-invalid", "11 ref-invalid"}; !slices.Equal(at, want) {
+		t.Errorf("%v, want %v", findings, want)
+	}
+}
