@@ -46,7 +46,7 @@ func TestDocuments(t *testing.T) {
 					files := filesOf(t, dir)
 					files["idemgen.yaml"] = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n"
 					files["oapi-codegen.yaml"] += wholeOapiConfig(server, mode)
-					result, refused := allMarked(t, project(t, files))
+					result, refused := allMarked(t, project(t, files), "true")
 					want := make(map[string]int)
 					maps.Copy(want, refusedOperations[name])
 					if mode == "plain" {
@@ -80,11 +80,11 @@ func TestDocumentsSameBytes(t *testing.T) {
 			files := filesOf(t, dir)
 			files["idemgen.yaml"] = "spec: openapi.yaml\noapi-codegen: oapi-codegen.yaml\n"
 			files["oapi-codegen.yaml"] += wholeOapiConfig("std-http-server", "strict")
-			first, _ := allMarked(t, project(t, files))
+			first, _ := allMarked(t, project(t, files), "true")
 			for name, content := range files {
 				files[name] = strings.ReplaceAll(content, "\n", "\r\n")
 			}
-			second, _ := allMarked(t, project(t, files))
+			second, _ := allMarked(t, project(t, files), "true")
 			for i, f := range first.Files {
 				if !bytes.Equal(f.Content, second.Files[i].Content) {
 					t.Errorf("%s differs", f.Name())

@@ -110,7 +110,7 @@ func typeChecked(t *testing.T, result generator.Result) int {
 // allMarked generates from the project in dir, whose config has no operations
 // yet, with every operation marked that may change something. Those that are
 // refused are left out, and counted by the code of the refusal.
-func allMarked(t *testing.T, dir string) (generator.Result, map[string]int) {
+func allMarked(t *testing.T, dir, marker string) (generator.Result, map[string]int) {
 	t.Helper()
 	path := filepath.Join(dir, "idemgen.yaml")
 	unmarked, err := os.ReadFile(path)
@@ -139,7 +139,7 @@ func allMarked(t *testing.T, dir string) (generator.Result, map[string]int) {
 	for {
 		text := string(unmarked) + "operations:\n"
 		for _, name := range slices.Sorted(maps.Keys(marked)) {
-			text += fmt.Sprintf("  %q: true\n", name)
+			text += fmt.Sprintf("  %q: %s\n", name, marker)
 		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
