@@ -374,6 +374,36 @@ func TestWithJSONDecoder(t *testing.T) {
 	}
 }
 
+// What a validator has left on the body is there for the decoder and for the
+// handler.
+func TestPlainValidatedValue(t *testing.T) {
+	t.Parallel()
+	value := func(r *http.Request) any {
+		body, ok := r.Body.(interface{ ValidatedValue() any })
+		if !ok {
+			return nil
+		}
+		return body.ValidatedValue()
+	}
+	r := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader("1"))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"k"}}
+	r.Body = validated{r.Body}
+	var seen []any
+	edge := idempotency.NewEdge(memstore.New(), idempotency.Unscoped, idempotency.WithJSONDecoder(func(r *http.Request, _ any) error {
+		seen = append(seen, value(r))
+		return nil
+	}))
+	err := edge.Handle(httptest.NewRecorder(), r, &payOperation, func(call *idempotency.Call) error {
+		return idempotency.DecodeJSON(call, nil)
+	}, func(_ http.ResponseWriter, r *http.Request, _ struct{}, _ *idempotency.Call) error {
+		seen = append(seen, value(r))
+		return nil
+	})
+	if err != nil || fmt.Sprint(seen) != "[5 5]" {
+		t.Errorf("%v, %v", seen, err)
+	}
+}
+
 // Decoders read what a strict server reads, and no body is nil where none is
 // required.
 func TestDecoders(t *testing.T) {

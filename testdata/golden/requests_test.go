@@ -48,6 +48,7 @@ import (
 	plainiris "github.com/idemgen/idemgen/testdata/golden/plain-iris"
 	plainnames "github.com/idemgen/idemgen/testdata/golden/plain-names"
 	plainstdhttp "github.com/idemgen/idemgen/testdata/golden/plain-std-http"
+	plainv23 "github.com/idemgen/idemgen/testdata/golden/plain-v2.3"
 	policies "github.com/idemgen/idemgen/testdata/golden/policies"
 	references "github.com/idemgen/idemgen/testdata/golden/references"
 	separateclient "github.com/idemgen/idemgen/testdata/golden/separate-client"
@@ -97,6 +98,7 @@ var interfaces = map[string]reflect.Type{
 	"plain-iris":        reflect.TypeFor[plainiris.IdempotentServer[struct{}]](),
 	"plain-names":       reflect.TypeFor[plainnames.IdempotentServer[struct{}]](),
 	"plain-std-http":    reflect.TypeFor[plainstdhttp.IdempotentServer[struct{}]](),
+	"plain-v2.3":        reflect.TypeFor[plainv23.IdempotentServer[struct{}]](),
 	"policies":          reflect.TypeFor[policies.IdempotentServer[struct{}]](),
 	"references":        reflect.TypeFor[references.IdempotentServer[struct{}]](),
 	"separate-client":   reflect.TypeFor[separateclient.IdempotentClient](),
