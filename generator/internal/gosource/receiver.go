@@ -16,6 +16,9 @@ type Receiver struct {
 	// Operations are its methods, in their order.
 	Operations []Operation
 	Pos        diag.Pos
+	// Unsupported is what they are generated for if idemgen supports no receivers
+	// of it.
+	Unsupported string
 	// Problems are findings for those whose document marks such an operation.
 	Problems diag.List
 }
@@ -89,7 +92,7 @@ func (l *loader) receiver(pkg *Package, r *Receiver, suffix string) {
 		params := fields(iface.file, m.typ.Params, 0)
 		known := frameworkOf(params)
 		if known == nil || !known.plain || pkg.Framework != "" && known.name != pkg.Framework {
-			r.Problems = append(r.Problems, diag.Errorf(pos, "go-framework", "these receivers are generated for %s, for which idemgen supports none; choose %s under generate: in the oapi-codegen config", packageOf(params), PlainServers("or")))
+			r.Unsupported = packageOf(params)
 			return
 		}
 		pkg.Framework, pkg.Context, pkg.ResponseOwner = known.name, params[0].Type, known.responseOwner

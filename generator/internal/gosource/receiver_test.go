@@ -81,10 +81,8 @@ callback CallbackReceiverInterface
 func TestProblemsOfReceivers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ old, with, want string }{
-		"twice":     {"HandleLostWebhook(w http", "HandlePaidWebhook(w http", "DIR/api.gen.go:14:2: the method HandlePaidWebhook is already declared at DIR/api.gen.go:11:2"},
-		"name":      {"HandleLostWebhook(w http", "Lost(w http", "DIR/api.gen.go:14:2: Lost is not of the form Handle…Webhook"},
-		"framework": {"HandleLostWebhook(w http.ResponseWriter, r *http.Request)", "HandleLostWebhook(c *http.Cookie) error", "DIR/api.gen.go:14:2: these receivers are generated for net/http, for which"},
-		"no form":   {"HandleLostWebhook(w http.ResponseWriter, r *http.Request)", "HandleLostWebhook()", "DIR/api.gen.go:14:2: these receivers are generated for no known framework"},
+		"twice": {"HandleLostWebhook(w http", "HandlePaidWebhook(w http", "DIR/api.gen.go:14:2: the method HandlePaidWebhook is already declared at DIR/api.gen.go:11:2"},
+		"name":  {"HandleLostWebhook(w http", "Lost(w http", "DIR/api.gen.go:14:2: Lost is not of the form Handle…Webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,5 +99,22 @@ func TestProblemsOfReceivers(t *testing.T) {
 				t.Errorf("callbacks: %v", problems)
 			}
 		})
+	}
+}
+
+// Receivers for what idemgen generates none for are known by it.
+func TestUnsupportedReceivers(t *testing.T) {
+	t.Parallel()
+	for with, want := range map[string]string{
+		"HandleShippedCallback(c *http.Cookie) error": "net/http",
+		"HandleShippedCallback()":                     "no known framework",
+	} {
+		pkg, findings := load(t, map[string]string{"api.gen.go": strings.Replace(received, "HandleShippedCallback(w http.ResponseWriter, r *http.Request)", with, 1)})
+		if pkg == nil {
+			t.Fatal(findings)
+		}
+		if got := pkg.Receiver("callback"); got.Unsupported != want || len(got.Operations)+len(got.Problems) > 0 {
+			t.Errorf("%s: %+v", with, got)
+		}
 	}
 }

@@ -69,6 +69,12 @@ func (p *planner) receivers(f *File) {
 					p.pkg.Name, gosource.ReceiverInterface(string(kind)), op.ID(), gosource.PlainServers("or"))
 			}
 			continue
+		case found.Unsupported != "":
+			for _, op := range marked {
+				p.errorf(op.Pos, "go-no-receiver", "the %s of package %s is for %s, for which idemgen generates no receivers of %s; choose %s under generate: in the oapi-codegen config, or remove the marker",
+					found.Type, p.pkg.Name, found.Unsupported, op.ID(), gosource.PlainServers("or"))
+			}
+			continue
 		case found.Problems.HasErrors():
 			p.findings = append(p.findings, found.Problems...)
 			continue

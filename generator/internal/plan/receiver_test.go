@@ -126,6 +126,17 @@ func TestReceiversOfClient(t *testing.T) {
 	}
 }
 
+// A server that oapi-codegen before v2.8 has generated receives no webhooks, and
+// would be taken for one that does.
+func TestReceiversOfOlderServer(t *testing.T) {
+	t.Parallel()
+	ops := []spec.Operation{marked(1, "", "POST /a"), received(3, spec.Webhook, "", "POST", "paid")}
+	f, findings := plan.New(&spec.Document{Operations: ops}, packageWith(t, "", "PostA (POST /a)"))
+	if f != nil || len(findings) != 1 || !strings.HasPrefix(findings[0].String(), "openapi.yaml:3: package api has no WebhookReceiverInterface") {
+		t.Errorf("%+v, %v", f, findings)
+	}
+}
+
 // Where nothing but webhooks is marked, nothing is generated for a server or a
 // client beside the receivers.
 func TestReceiversAlone(t *testing.T) {
