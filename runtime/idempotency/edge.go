@@ -24,6 +24,7 @@ type Edge[Tx any] struct {
 	scope   Scope
 	options options
 	waiting chan struct{} // one token for each duplicate that may wait
+	leases  *Edge[*Lease] // nil where the store has none
 }
 
 // NewEdge returns the edge of a generated server. It panics when store or
@@ -36,8 +37,16 @@ func NewEdge[Tx any](store Store[Tx], scope Scope, opts ...Option) *Edge[Tx] {
 		panic("idempotency: the scope is nil; say idempotency.Unscoped if all callers are one")
 	}
 	o := newOptions(opts)
-	return &Edge[Tx]{store: store, scope: scope, options: o, waiting: make(chan struct{}, max(o.maxWaiting, 0))}
+	e := &Edge[Tx]{store: store, scope: scope, options: o, waiting: make(chan struct{}, max(o.maxWaiting, 0))}
+	if leaser, ok := store.(Leaser); ok {
+		e.leases = &Edge[*Lease]{store: Leases(leaser, o.leaseCeiling), scope: scope, options: o, waiting: e.waiting}
+	}
+	return e
 }
+
+// Leases returns the edge for operations in lease mode, whose handlers get a
+// [Lease]. It is nil unless the store is a [LeaseStore].
+func (e *Edge[Tx]) Leases() *Edge[*Lease] { return e.leases }
 
 // Framework returns the last value of type T given by [WithFramework].
 func Framework[T, Tx any](e *Edge[Tx]) (value T, ok bool) {
@@ -254,6 +263,7 @@ func (e *Edge[Tx]) execute(ctx context.Context, call *Call, work Work[Tx]) (Resu
 		Fingerprint: fingerprint,
 		Retention:   call.op.Retention,
 		KeyHasTime:  call.op.Key.Format == KeyUUIDv7,
+		Lease:       call.op.Lease,
 		call:        call,
 	}
 	result, err := e.store.Execute(ctx, req, work)

@@ -22,6 +22,9 @@ type Operation struct {
 	// WaitUpTo is how long a duplicate waits for the first attempt, holding no
 	// connection; 0 answers 409 at once.
 	WaitUpTo time.Duration
+	// Lease is how long a claim holds that nothing extends, for handlers whose
+	// effects lie outside the database; 0 gives the handler a transaction.
+	Lease time.Duration
 	// Release lists the answers that roll back and free the key: statuses
 	// (429), and whole classes of them as [StatusClass] makes them.
 	Release []int

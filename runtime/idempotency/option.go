@@ -3,6 +3,7 @@ package idempotency
 import (
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Option changes a default of a generated server.
@@ -12,6 +13,7 @@ type options struct {
 	requestLimit  int64
 	responseLimit int
 	maxWaiting    int
+	leaseCeiling  time.Duration
 	replayHeader  string
 	observer      Observer
 	problem       func(http.ResponseWriter, *http.Request, Problem)
@@ -25,6 +27,7 @@ func newOptions(opts []Option) options {
 		requestLimit:  1 << 20,
 		responseLimit: 1 << 20,
 		maxWaiting:    100,
+		leaseCeiling:  10 * time.Minute,
 		replayHeader:  "Idempotent-Replayed",
 		problem:       WriteProblem,
 		decodeJSON:    decodeJSON,
@@ -67,6 +70,13 @@ func WithResponseLimit(bytes int) Option { return func(o *options) { o.responseL
 // attempts to finish, on operations whose spec says waitUpTo. Defaults to 100;
 // further duplicates are answered 409 at once.
 func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
+
+// WithLeaseCeiling sets for how long the leases of operations in lease mode are
+// extended while their handlers run. Defaults to 10 minutes. When a handler has
+// run for that long its lease runs out, and then its context is cancelled; a
+// handler that knows better calls [Lease.Extend]. 0 leaves all extensions to
+// the handlers.
+func WithLeaseCeiling(d time.Duration) Option { return func(o *options) { o.leaseCeiling = d } }
 
 // WithReplayHeader names the header field that marks a replay. Defaults to
 // Idempotent-Replayed; its value is always true.

@@ -53,12 +53,14 @@ type Keeper interface {
 	// and says how many it deleted. It never touches a live claim. When
 	// another sweeper is at work it returns 0 and no error.
 	Sweep(ctx context.Context) (int64, error)
-	// Lookup returns the stored record of id, expired or not.
-	// It returns [ErrNotFound] where there is none.
+	// Lookup returns the stored record of id, expired or not; a claim only
+	// where it is a record, in lease mode. It returns [ErrNotFound] where there
+	// is none.
 	Lookup(ctx context.Context, id Identity) (Record, error)
 	// Release deletes the stored record of id, so that the next request with
 	// this key runs again. It returns [ErrNotFound] where there is none and
-	// [ErrInFlight] while a claim is held.
+	// [ErrInFlight] while a claim is held. A claim whose lease has passed is
+	// deleted.
 	Release(ctx context.Context, id Identity) error
 }
 
@@ -117,6 +119,9 @@ type Request struct {
 	// KeyHasTime says that the operation requires UUIDv7 keys, so that a key
 	// for which nothing is stored is judged by its own time: see [Request.CheckAge].
 	KeyHasTime bool
+	// Lease is how long a claim holds that nothing extends, where a [Lease]
+	// stands for the transaction; see [Leases].
+	Lease time.Duration
 
 	call *Call // the attempt, where there is one
 }
@@ -175,11 +180,14 @@ type Result struct {
 	Replayed bool
 }
 
-// Record is a stored answer.
+// Record is a stored answer, or the claim of a [Lease].
 type Record struct {
 	Identity
 	Fingerprint []byte
-	Response    Response
+	Response    Response  // Status is 0 for a claim
 	CreatedAt   time.Time // when it was committed, by the store's clock
 	ExpiresAt   time.Time
+	// LeaseUntil is when the lease of a claim ends, or has ended; zero for a
+	// stored answer.
+	LeaseUntil time.Time
 }

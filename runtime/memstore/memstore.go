@@ -33,11 +33,14 @@ type record struct {
 	status             int
 	header, body       []byte
 	createdAt, expires time.Time
+
+	token      idempotency.LeaseToken // of the lease that holds or has completed it
+	leaseUntil time.Time              // zero where an answer is stored
 }
 
 var (
-	_ idempotency.Store[struct{}] = (*Store)(nil)
-	_ idempotency.Keeper          = (*Store)(nil)
+	_ idempotency.LeaseStore[struct{}] = (*Store)(nil)
+	_ idempotency.Keeper               = (*Store)(nil)
 )
 
 // Option changes a default of [New].
@@ -83,12 +86,7 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	if err != nil {
 		return idempotency.Result{}, err
 	}
-	finished = &record{
-		fingerprint: req.Fingerprint,
-		status:      resp.Status,
-		header:      idempotency.MarshalHeader(resp.Header),
-		body:        append([]byte{}, resp.Body...),
-	}
+	finished = newRecord(req, resp)
 	return idempotency.Result{Response: resp}, nil
 }
 
@@ -117,21 +115,33 @@ func (s *Store) claim(req idempotency.Request) (*record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if r := s.records[req.Identity]; r != nil && now.Before(r.expires) {
-		if !req.Matches(r.fingerprint[:]) {
-			return nil, idempotency.ErrMismatch
-		}
-		return r, nil
-	}
-	if _, held := s.running[req.Identity]; held {
-		return nil, idempotency.ErrInFlight
-	}
-	if err := req.CheckAge(now); err != nil {
-		return nil, err
+	r, err := s.find(req, now)
+	if err != nil || r != nil {
+		return r, err
 	}
 	delete(s.records, req.Identity)
 	s.running[req.Identity] = struct{}{}
 	return nil, nil
+}
+
+// find returns the stored answer of req, or nil if the key can be claimed.
+func (s *Store) find(req idempotency.Request, now time.Time) (*record, error) {
+	r := s.records[req.Identity]
+	if r != nil && !now.Before(r.expires) {
+		r = nil
+	}
+	_, running := s.running[req.Identity]
+	switch {
+	case r != nil && !req.Matches(r.fingerprint[:]):
+		return nil, idempotency.ErrMismatch
+	case r != nil && r.leaseUntil.IsZero():
+		return r, nil
+	case running, r != nil && now.Before(r.leaseUntil):
+		return nil, idempotency.ErrInFlight
+	case r != nil:
+		return nil, nil // taken over; its key is not judged
+	}
+	return nil, req.CheckAge(now)
 }
 
 // settle gives up the claim and keeps r, unless it is nil.
@@ -140,10 +150,24 @@ func (s *Store) settle(req idempotency.Request, r *record) {
 	defer s.mu.Unlock()
 	delete(s.running, req.Identity)
 	if r != nil {
-		r.createdAt = s.now()
-		r.expires = r.createdAt.Add(req.Retention)
-		s.records[req.Identity] = r
+		s.keep(req, r)
 	}
+}
+
+// newRecord returns a record of the answer, which is to be kept.
+func newRecord(req idempotency.Request, resp idempotency.Response) *record {
+	return &record{
+		fingerprint: req.Fingerprint,
+		status:      resp.Status,
+		header:      idempotency.MarshalHeader(resp.Header),
+		body:        append([]byte{}, resp.Body...),
+	}
+}
+
+func (s *Store) keep(req idempotency.Request, r *record) {
+	r.createdAt = s.now()
+	r.expires = r.createdAt.Add(req.Retention)
+	s.records[req.Identity] = r
 }
 
 // response returns a copy of the stored answer, so that nobody who changes it
@@ -177,8 +201,8 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 // Lookup implements [idempotency.Keeper].
 func (s *Store) Lookup(_ context.Context, id idempotency.Identity) (idempotency.Record, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	r := s.records[id]
-	s.mu.Unlock()
 	if r == nil {
 		return idempotency.Record{}, idempotency.ErrNotFound
 	}
@@ -189,6 +213,7 @@ func (s *Store) Lookup(_ context.Context, id idempotency.Identity) (idempotency.
 		Response:    resp,
 		CreatedAt:   r.createdAt,
 		ExpiresAt:   r.expires,
+		LeaseUntil:  r.leaseUntil,
 	}, err
 }
 
@@ -199,8 +224,11 @@ func (s *Store) Release(_ context.Context, id idempotency.Identity) error {
 	if _, held := s.running[id]; held {
 		return idempotency.ErrInFlight
 	}
-	if _, ok := s.records[id]; !ok {
+	switch r := s.records[id]; {
+	case r == nil:
 		return idempotency.ErrNotFound
+	case s.now().Before(r.leaseUntil):
+		return idempotency.ErrInFlight
 	}
 	delete(s.records, id)
 	return nil

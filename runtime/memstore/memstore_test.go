@@ -14,19 +14,26 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Harness[struct{}]{
-		Open: func(*testing.T) storetest.Fixture[struct{}] {
-			var ahead atomic.Int64
-			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-			return storetest.Fixture[struct{}]{
-				Store: memstore.New(memstore.WithClock(now)),
-				Advance: func(_ context.Context, d time.Duration) error {
-					ahead.Add(int64(d))
-					return nil
-				},
-			}
-		},
-	})
+	storetest.Run(t, harness)
+}
+
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	storetest.RunLeases(t, harness)
+}
+
+var harness = storetest.Harness[struct{}]{
+	Open: func(*testing.T) storetest.Fixture[struct{}] {
+		var ahead atomic.Int64
+		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		return storetest.Fixture[struct{}]{
+			Store: memstore.New(memstore.WithClock(now)),
+			Advance: func(_ context.Context, d time.Duration) error {
+				ahead.Add(int64(d))
+				return nil
+			},
+		}
+	},
 }
 
 func BenchmarkFirst(b *testing.B) {
