@@ -82,7 +82,7 @@ var layers = map[string]layer{
 	"runtime/pgxstore":                {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/jackc/pgx/v5/"}},
 	"runtime/redisstore":              {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/redis/go-redis/v9"}},
 	"runtime/storetest":               {own: []string{"runtime/idempotency"}},
-	"runtime/internal/testenv":        {thirdParty: []string{"github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"}},
+	"runtime/internal/testenv":        {thirdParty: []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"}},
 	"runtime/internal/testenv/testpg": {own: []string{"runtime/internal/testenv"}},
 }
 

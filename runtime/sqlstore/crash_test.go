@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if name := os.Getenv(victimServer); name != "" {
+		fmt.Fprintln(os.Stderr, victim(name, os.Getenv(victimDSN)))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 

@@ -3,68 +3,105 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"fmt"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
-// Dialect is the SQL of one database. [SQLite] is the only one.
+// Dialect is the SQL of one database: [SQLite], [MySQL] or [PostgreSQL].
 type Dialect interface {
 	// schema returns the statements that create the table under its default
-	// name, and do nothing where it is there.
+	// name.
 	schema() string
-	statements(table string) statements
-	// verify refuses a database that cannot keep the guarantee.
-	verify(ctx context.Context, db *sql.DB, c config) error
-	// conflict reports whether err says that the transaction lost to another
-	// one and may succeed when it is run again.
-	conflict(err error) bool
+	// migrate creates the table where it is missing.
+	migrate(ctx context.Context, db *sql.DB, table string) error
+	// open refuses a database that cannot keep the guarantee.
+	open(ctx context.Context, db *sql.DB, c config) (engine, error)
 }
 
-// statements are a dialect's texts for one table. Times are Unix milliseconds
-// by the database's clock.
-type statements struct {
-	// claim (id) deletes the record if it is expired, and in any case keeps
-	// other writers out until the transaction ends.
-	claim string
-	// find (id) returns the clock, scope, operation, key, fingerprint, status,
-	// header, body, created_at and expires_at of a record, if there is one.
-	find  string
-	clock string // the clock alone
-	// mark opens a savepoint, and unmark closes it. A transaction that was
-	// ended in between, by whatever means, has no such savepoint any more.
-	mark, unmark string
-	// insert (id, scope, operation, key, fingerprint, status, header, body,
-	// retention in milliseconds) stores a record.
-	insert string
-	// release (id, created_at) deletes the record that was written then.
-	release string
-	// sweep (limit) deletes that many expired records.
-	sweep string
+// engine makes the steps of an attempt in one database.
+type engine interface {
+	// oneWriter says that a transaction keeps all others out. Then the record
+	// is looked for before the turn to write is waited for, and work that would
+	// wait for its own turn is refused.
+	oneWriter() bool
+	// claim tries to take the claim of k and reads its record. Where the claim
+	// is held and there is no live record, it has begun the transaction. An
+	// attempt that is returned must be ended.
+	claim(ctx context.Context, k key) (*attempt, error)
+	// plain begins a transaction without a claim.
+	plain(ctx context.Context) (*attempt, error)
+	// check returns an error unless the transaction of a is still the one that
+	// was begun, and can be committed. [engine.insert] may do it instead where
+	// a has a claim.
+	check(ctx context.Context, a *attempt) error
+	// insert stores the record of a claimed request, in place of an expired one.
+	insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error
+	// judge says what err means for the transaction in which it came.
+	judge(err error) verdict
+	// proves says that an attempt that has the claim and finds no record shows
+	// that no other one can still be committed.
+	proves() bool
+
+	// find reads the record of id, outside a transaction. It is nil where there
+	// is none.
+	find(ctx context.Context, id [16]byte) (*record, error)
+	// remove deletes the record of id that was written at created, and says how
+	// many that were.
+	remove(ctx context.Context, id [16]byte, created int64) (int64, error)
+	// sweep deletes at most limit expired records, or none while another
+	// sweeper is at work, and says how many.
+	sweep(ctx context.Context, limit int) (int64, error)
 }
 
-// prepared are the statements of a request, parsed once for each connection.
-type prepared struct {
-	claim, mark, unmark, find, clock, insert *sql.Stmt
-	read                                     *sql.Stmt // find, through the reader
+// verdict is what an error says about the transaction in which it came.
+type verdict int
+
+const (
+	unclear  verdict = iota // nothing: the connection may be lost
+	conflict                // it lost to another one, and may succeed when it is run again
+	taken                   // the record is there: another attempt has completed the request
+	ended                   // it is not the one that was begun
+	refused                 // the database refuses it, and has rolled it back or will
+)
+
+// key names a record, and its claim where that is a number.
+type key struct {
+	id   [16]byte
+	lock int64
 }
 
-func prepare(ctx context.Context, db, reader *sql.DB, s statements) (p prepared, err error) {
-	for _, x := range []struct {
-		into  **sql.Stmt
-		query string
-	}{
-		{&p.claim, s.claim},
-		{&p.mark, s.mark},
-		{&p.unmark, s.unmark},
-		{&p.find, s.find},
-		{&p.clock, s.clock},
-		{&p.insert, s.insert},
-	} {
-		if *x.into, err = db.PrepareContext(ctx, x.query); err != nil {
-			return prepared{}, fmt.Errorf("sqlstore: prepare %s: %w", x.query, err)
+func keyOf(id idempotency.Identity) (k key) {
+	k.id, k.lock = id.Hash()
+	return k
+}
+
+// matches walks the tree of err until is agrees with one of its errors.
+func matches(err error, is func(error) bool) bool {
+	for err != nil {
+		if is(err) {
+			return true
+		}
+		switch e := err.(type) { //nolint:errorlint // this is the walk
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				if matches(inner, is) {
+					return true
+				}
+			}
+			return false
+		default:
+			return false
 		}
 	}
-	if p.read, err = reader.PrepareContext(ctx, s.find); err != nil {
-		return prepared{}, fmt.Errorf("sqlstore: the reader cannot read the store's table: open it on the same database: %w", err)
+	return false
+}
+
+// affected is how many rows a statement has deleted.
+func affected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
 	}
-	return p, nil
+	return result.RowsAffected()
 }

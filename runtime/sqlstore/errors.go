@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -13,8 +14,32 @@ var errNested = errors.New("sqlstore: Execute or Transact was called inside work
 
 // errEnded is the answer when work has ended its transaction, or has left it
 // in a state in which it cannot be completed.
-var errEnded = errors.New("sqlstore: work ended its transaction (COMMIT, ROLLBACK, or an error that rolled it back) or left a writing statement open, so no answer was stored: " +
+var errEnded = errors.New("sqlstore: work ended its transaction (COMMIT, ROLLBACK, a statement that commits by itself, or an error that rolled it back) or left a writing statement open, so no answer was stored: " +
 	"leave COMMIT and ROLLBACK to the store, return the errors of statements, and close rows")
+
+// errReader is the answer to [WithReader] where a reader could miss a record.
+var errReader = errors.New("sqlstore: WithReader is for SQLite: a pool on a replica could miss a record that was just committed; leave it out")
+
+func missingTable(table string) error {
+	return fmt.Errorf("table %s does not exist in this database: create it with sqlstore.Migrate, or with the statements of sqlstore.Schema in your own migrations", table)
+}
+
+func transactionEnded(err error) error {
+	return &idempotency.Error{
+		Code: idempotency.CodeTransactionEnded,
+		Err:  fmt.Errorf("%w: %w", errEnded, err),
+	}
+}
+
+// abortedError is the answer to work that goes on after a statement has failed,
+// in a database that then takes no other one.
+type abortedError struct{ error }
+
+func (e *abortedError) Error() string {
+	return "sqlstore: work returned an answer although a statement of its transaction had failed: nothing is kept; return the error, or put a savepoint before statements that may fail: " + e.error.Error()
+}
+
+func (e *abortedError) Unwrap() error { return e.error }
 
 // lostError says that a transaction was rolled back because another one was
 // in its way, and that it may be run again.

@@ -1,10 +1,12 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -14,104 +16,133 @@ import (
 const (
 	// maxRuns is how often work runs in all when its transaction loses.
 	maxRuns = 3
-	// finishTimeout limits what follows work, which the caller cannot cancel.
-	finishTimeout = 5 * time.Second
+	// backoff, doubled for each run, is the longest pause after it.
+	backoff = 10 * time.Millisecond
+	// resolvePause is the time between two looks at the fate of a COMMIT.
+	resolvePause = 50 * time.Millisecond
 )
 
 // Execute implements [idempotency.Store].
 func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[*sql.Tx]) (idempotency.Result, error) {
-	id := req.ID()
-	for run := 1; ; run++ {
-		res, err := s.attempt(ctx, id, req, work)
-		var lost *lostError
-		switch {
-		case !errors.As(err, &lost):
+	k := keyOf(req.Identity)
+	var lost *lostError
+	// After the last run comes one more look: what the transaction has lost
+	// to may have been the same request.
+	for run := 1; run <= maxRuns+1; run++ {
+		allowed := run == 1 || run <= maxRuns && req.MayRerun()
+		res, err := s.try(ctx, k, req, work, allowed, lost)
+		if !errors.As(err, &lost) {
 			return res, err
-		case run == maxRuns || !req.MayRerun():
-			return idempotency.Result{}, unavailable(lost.error)
+		}
+		if sleep(ctx, rand.N(backoff<<run)) != nil {
+			break
 		}
 	}
+	return idempotency.Result{}, unavailable(lost.error)
 }
 
-// attempt answers from what is stored, or claims req, runs work and completes.
-func (s *Store) attempt(ctx context.Context, id [16]byte, req idempotency.Request, work idempotency.Work[*sql.Tx]) (idempotency.Result, error) {
-	if s.claims.has(id) {
+// try answers from what is stored, or claims req, runs work if that is allowed
+// and completes. It returns a [*lostError] where another try may do better;
+// lost is that of the try before.
+func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work idempotency.Work[*sql.Tx], allowed bool, lost *lostError) (idempotency.Result, error) {
+	if s.claims.has(k.id) {
 		return idempotency.Result{}, idempotency.ErrInFlight
-	}
-	if s.within(ctx) {
-		return idempotency.Result{}, errNested
 	}
 	claiming, cancel := context.WithTimeout(ctx, s.claimTimeout)
 	defer cancel()
-
-	// Most retries end here, without a turn to write.
-	rec, err := find(claiming, s.stmts.read, id)
-	if err != nil {
-		return idempotency.Result{}, unavailable(err)
+	if s.engine.oneWriter() {
+		if s.within(ctx) {
+			return idempotency.Result{}, errNested
+		}
+		// Most retries end here, without a turn to write.
+		rec, err := s.engine.find(claiming, k.id)
+		switch {
+		case err != nil:
+			return idempotency.Result{}, unavailable(err)
+		case rec.live():
+			return rec.answer(req)
+		}
 	}
-	if rec.live() {
-		return rec.answer(req)
-	}
 
-	if !s.claims.take(id) {
+	if !s.claims.take(k.id) {
 		return idempotency.Result{}, idempotency.ErrInFlight
 	}
-	defer s.claims.drop(id)
-	tx, err := s.begin(claiming, id)
+	defer s.claims.drop(k.id)
+	a, err := s.engine.claim(claiming, k)
 	if err != nil {
 		return idempotency.Result{}, unavailable(err)
 	}
-	defer tx.end()
-	if rec, err = find(claiming, tx.StmtContext(claiming, s.stmts.find), id); err != nil {
-		return idempotency.Result{}, unavailable(err)
+	defer a.end(s.finishTimeout)
+	switch {
+	case a.record.live():
+		return a.record.answer(req)
+	case !a.held:
+		return idempotency.Result{}, idempotency.ErrInFlight
+	case !allowed:
+		return idempotency.Result{}, unavailable(lost.error)
 	}
-	if rec.live() {
-		return rec.answer(req)
-	}
-	if err := s.checkAge(claiming, tx, req); err != nil {
+	if err := req.CheckAge(time.UnixMilli(a.now)); err != nil {
 		return idempotency.Result{}, err
 	}
-
-	resp, err := s.run(ctx, tx, work)
+	resp, err := s.run(ctx, a, work)
 	if err != nil {
 		return idempotency.Result{}, err
 	}
-	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
-	if err := s.insert(finishing, tx, id, req, resp); err != nil {
-		return idempotency.Result{}, s.failed(err)
-	}
-	if err := tx.Commit(); err != nil {
-		return s.settle(ctx, id, req, err)
-	}
-	return idempotency.Result{Response: resp}, nil
+	return s.complete(ctx, a, k, req, resp)
 }
 
-// checkAge judges req's key by the database's clock where its time counts.
-func (s *Store) checkAge(ctx context.Context, tx *transaction, req idempotency.Request) error {
-	if !req.KeyHasTime {
-		return nil
+// complete stores resp and commits.
+func (s *Store) complete(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) (idempotency.Result, error) {
+	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.finishTimeout)
+	defer cancel()
+	if err := s.engine.insert(finishing, a, k, req, resp); err != nil {
+		return idempotency.Result{}, s.failed(err)
 	}
-	var now int64
-	if err := tx.StmtContext(ctx, s.stmts.clock).QueryRowContext(ctx).Scan(&now); err != nil {
+	err := a.commit(s.finishTimeout)
+	if err == nil {
+		return idempotency.Result{Response: resp}, nil
+	}
+	switch s.engine.judge(err) {
+	case conflict:
+		return idempotency.Result{}, &lostError{err}
+	case refused, taken: // such as by a deferred constraint of work's own tables
+		return idempotency.Result{}, fmt.Errorf("sqlstore: commit: %w", err)
+	default:
+		a.end(s.finishTimeout) // what is left of it must not stand in the way
+		return s.resolve(ctx, k, req, resp, err)
+	}
+}
+
+// failed says what to answer when work was done and cannot be completed.
+func (s *Store) failed(err error) error {
+	var refusal *idempotency.Error
+	var aborted *abortedError
+	if errors.As(err, &refusal) || errors.As(err, &aborted) {
+		return err
+	}
+	switch s.engine.judge(err) {
+	case conflict, taken:
+		return &lostError{err}
+	case ended:
+		return transactionEnded(err)
+	default:
 		return unavailable(err)
 	}
-	return req.CheckAge(time.UnixMilli(now))
 }
 
 // Transact implements [idempotency.Store].
 func (s *Store) Transact(ctx context.Context, work idempotency.Work[*sql.Tx]) (idempotency.Response, error) {
-	if s.within(ctx) {
+	if s.engine.oneWriter() && s.within(ctx) {
 		return idempotency.Response{}, errNested
 	}
 	claiming, cancel := context.WithTimeout(ctx, s.claimTimeout)
 	defer cancel()
-	tx, err := s.begin(claiming, [16]byte{}) // nobody's id: only the turn to write counts
+	a, err := s.engine.plain(claiming)
 	if err != nil {
 		return idempotency.Response{}, unavailable(err)
 	}
-	defer tx.end()
-	resp, err := s.run(ctx, tx, work)
+	defer a.end(s.finishTimeout)
+	resp, err := s.run(ctx, a, work)
 	var lost *lostError
 	switch {
 	case errors.As(err, &lost):
@@ -119,12 +150,15 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[*sql.Tx]) (i
 	case err != nil:
 		return idempotency.Response{}, err
 	}
-	err = tx.Commit()
-	switch {
-	case err == nil:
+	err = a.commit(s.finishTimeout)
+	if err == nil {
 		return resp, nil
-	case s.dialect.conflict(err):
+	}
+	switch s.engine.judge(err) {
+	case conflict:
 		return idempotency.Response{}, unavailable(err)
+	case refused, taken:
+		return idempotency.Response{}, fmt.Errorf("sqlstore: commit: %w", err)
 	default:
 		return idempotency.Response{}, outcomeUnknown(err)
 	}
@@ -142,89 +176,69 @@ func (s *Store) within(ctx context.Context) bool {
 
 // run runs work and makes sure that its transaction is still the one that was
 // begun. It returns the error of work as it was, or a [*lostError].
-func (s *Store) run(ctx context.Context, tx *transaction, work idempotency.Work[*sql.Tx]) (idempotency.Response, error) {
-	var running atomic.Bool
-	running.Store(true)
-	defer running.Store(false)
-	resp, err := work(context.WithValue(ctx, inside{s}, &running), tx.Tx)
+func (s *Store) run(ctx context.Context, a *attempt, work idempotency.Work[*sql.Tx]) (idempotency.Response, error) {
+	if s.engine.oneWriter() {
+		var running atomic.Bool
+		running.Store(true)
+		defer running.Store(false)
+		ctx = context.WithValue(ctx, inside{s}, &running)
+	}
+	resp, err := work(ctx, a.tx)
 	if err != nil {
-		if s.dialect.conflict(err) {
+		if s.engine.judge(err) == conflict {
 			err = &lostError{err}
 		}
 		return idempotency.Response{}, err
 	}
-	ctx = context.WithoutCancel(ctx)
-	if _, err := tx.StmtContext(ctx, s.stmts.unmark).ExecContext(ctx); err != nil {
-		return idempotency.Response{}, &idempotency.Error{
-			Code: idempotency.CodeTransactionEnded,
-			Err:  fmt.Errorf("%w: %w", errEnded, err),
-		}
+	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.finishTimeout)
+	defer cancel()
+	if err := s.engine.check(finishing, a); err != nil {
+		return idempotency.Response{}, s.failed(err)
 	}
 	return resp, nil
 }
 
-// settle finds out what became of a commit that failed with cause. The turn to
-// write and no record prove that it did not happen.
-func (s *Store) settle(ctx context.Context, id [16]byte, req idempotency.Request, cause error) (idempotency.Result, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+// resolve finds out what became of a COMMIT that failed with cause, by claiming
+// again. The transaction held the claim to its end, so the claim without a
+// record proves that it was rolled back, where the claim proves anything.
+func (s *Store) resolve(ctx context.Context, k key, req idempotency.Request, resp idempotency.Response, cause error) (idempotency.Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.finishTimeout)
 	defer cancel()
-	tx, err := s.begin(ctx, id)
-	if err != nil {
-		return idempotency.Result{}, outcomeUnknown(errors.Join(cause, err))
-	}
-	defer tx.end()
-	rec, err := find(ctx, tx.StmtContext(ctx, s.stmts.find), id)
-	switch {
-	case err != nil:
-		return idempotency.Result{}, outcomeUnknown(errors.Join(cause, err))
-	case rec.live():
-		return rec.answer(req)
-	default:
-		return idempotency.Result{}, s.failed(cause)
+	for {
+		a, err := s.engine.claim(ctx, k)
+		if err == nil {
+			a.end(s.finishTimeout)
+			switch {
+			case a.record.live():
+				res, err := a.record.answer(req)
+				// Another attempt can only have answered if this one was rolled back;
+				// where its answer is the same, nobody can tell them apart.
+				res.Replayed = err == nil && !same(res.Response, resp)
+				return res, err
+			case a.held && s.engine.proves():
+				return idempotency.Result{}, unavailable(cause)
+			}
+		}
+		if sleep(ctx, resolvePause) != nil {
+			return idempotency.Result{}, outcomeUnknown(errors.Join(cause, err))
+		}
 	}
 }
 
-// failed returns what to answer when the transaction is rolled back for err.
-func (s *Store) failed(err error) error {
-	if s.dialect.conflict(err) {
-		return &lostError{err}
-	}
-	return unavailable(err)
+// same reports whether two answers are equal in every byte that is stored.
+func same(a, b idempotency.Response) bool {
+	return a.Status == b.Status && bytes.Equal(a.Body, b.Body) &&
+		bytes.Equal(idempotency.MarshalHeader(a.Header), idempotency.MarshalHeader(b.Header))
 }
 
-// transaction is one that has its turn to write.
-type transaction struct {
-	*sql.Tx
-	cancel context.CancelFunc
-}
-
-// begin opens a transaction, waits for its turn to write and deletes the
-// record of id if it is expired. It waits no longer than ctx, but the
-// transaction outlives ctx: database/sql rolls one back when the context that
-// it was begun with is cancelled, and a caller's must not do that.
-func (s *Store) begin(ctx context.Context, id [16]byte) (*transaction, error) {
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	tx, err := s.db.BeginTx(own, nil)
-	if err != nil {
-		cancel()
-		return nil, errors.Join(ctx.Err(), err)
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	t := &transaction{Tx: tx, cancel: cancel}
-	if _, err = tx.StmtContext(ctx, s.stmts.claim).ExecContext(ctx, id[:]); err == nil {
-		_, err = tx.StmtContext(ctx, s.stmts.mark).ExecContext(ctx)
-	}
-	if !stop() || err != nil {
-		t.end()
-		return nil, errors.Join(ctx.Err(), err)
-	}
-	return t, nil
-}
-
-// end rolls back what is not committed.
-func (t *transaction) end() {
-	// After a commit this does nothing. Where it fails the database has ended
-	// the transaction itself, or does so when the driver drops the connection.
-	_ = t.Rollback()
-	t.cancel()
 }

@@ -16,8 +16,9 @@ const (
 )
 
 // Sweep implements [idempotency.Keeper]. It deletes 1,000 records at a time
-// and pauses for 20 ms in between. Sweepers in several processes take turns
-// and share the work.
+// and pauses for 20 ms in between. Of sweepers in several processes one works
+// at a time; on SQLite, and on the nodes of a Galera cluster, they share the
+// work.
 func (s *Store) Sweep(ctx context.Context) (int64, error) {
 	if !s.sweeping.TryLock() {
 		return 0, nil
@@ -25,29 +26,23 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 	defer s.sweeping.Unlock()
 	var swept int64
 	for {
-		result, err := s.db.ExecContext(ctx, s.texts.sweep, sweepBatch)
-		if err != nil {
-			return swept, fmt.Errorf("sqlstore: sweep: %w", err)
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return swept, fmt.Errorf("sqlstore: sweep: %w", err)
-		}
+		n, err := s.engine.sweep(ctx, sweepBatch)
 		swept += n
+		if err != nil {
+			return swept, fmt.Errorf("sqlstore: sweep: %w", err)
+		}
 		if n < sweepBatch {
 			return swept, nil
 		}
-		select {
-		case <-ctx.Done():
-			return swept, fmt.Errorf("sqlstore: sweep: %w", ctx.Err())
-		case <-time.After(sweepPause):
+		if err := sleep(ctx, sweepPause); err != nil {
+			return swept, fmt.Errorf("sqlstore: sweep: %w", err)
 		}
 	}
 }
 
 // Lookup implements [idempotency.Keeper].
 func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
-	r, err := find(ctx, s.stmts.read, id.ID())
+	r, err := s.engine.find(ctx, id.ID())
 	if err != nil {
 		return idempotency.Record{}, err
 	}
@@ -67,23 +62,30 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	}, nil
 }
 
-// Release implements [idempotency.Keeper]. It knows the claims of this process
-// alone. It deletes the record that it has found when it was called, and never
-// one that an attempt in another process has completed since.
+// Release implements [idempotency.Keeper]. On SQLite it knows the claims of
+// this process alone, on a Galera cluster those of its own node. It deletes the
+// record that it has found when it was called, and never one that an attempt
+// in another process has completed since.
 func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
-	row := id.ID()
-	if s.claims.has(row) {
+	k := keyOf(id)
+	if s.claims.has(k.id) {
 		return idempotency.ErrInFlight
+	}
+	if !s.engine.oneWriter() {
+		a, err := s.engine.claim(ctx, k)
+		if err != nil {
+			return fmt.Errorf("sqlstore: release: %w", err)
+		}
+		a.end(s.finishTimeout)
+		if !a.held && !a.record.live() {
+			return idempotency.ErrInFlight
+		}
 	}
 	rec, err := s.Lookup(ctx, id)
 	if err != nil {
 		return err
 	}
-	result, err := s.db.ExecContext(ctx, s.texts.release, row[:], rec.CreatedAt.UnixMilli())
-	if err != nil {
-		return fmt.Errorf("sqlstore: release: %w", err)
-	}
-	n, err := result.RowsAffected()
+	n, err := s.engine.remove(ctx, k.id, rec.CreatedAt.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("sqlstore: release: %w", err)
 	}

@@ -1,9 +1,7 @@
 package sqlstore
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,19 +18,26 @@ type record struct {
 	readAt             int64
 }
 
-// find reads the record of id with a statement of this name, in a transaction
-// or not. It returns nil where there is none.
-func find(ctx context.Context, stmt *sql.Stmt, id [16]byte) (*record, error) {
-	var r record
-	err := stmt.QueryRowContext(ctx, id[:]).Scan(&r.readAt, &r.Scope, &r.Operation, &r.Key,
-		&r.fingerprint, &r.status, &r.header, &r.body, &r.created, &r.expiresAt)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
+// scanner is a row that has been asked for.
+type scanner interface{ Scan(dest ...any) error }
+
+// scan reads the database's clock and the columns of a record in their order
+// in the table, all null where there is none; before them, what first takes.
+func scan(row scanner, first ...any) (now int64, r *record, err error) {
+	var rec record
+	var scope, operation, name sql.NullString
+	var status, created, expires sql.NullInt64
+	err = row.Scan(append(first, &now, &scope, &operation, &name, &rec.fingerprint, &status,
+		&rec.header, &rec.body, &created, &expires)...)
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: read the record: %w", err)
+		return 0, nil, fmt.Errorf("sqlstore: read the record: %w", err)
 	}
-	return &r, nil
+	if !expires.Valid {
+		return now, nil, nil
+	}
+	rec.Identity = idempotency.Identity{Scope: scope.String, Operation: operation.String, Key: name.String}
+	rec.status, rec.created, rec.expiresAt, rec.readAt = int(status.Int64), created.Int64, expires.Int64, now
+	return now, &rec, nil
 }
 
 // live reports whether there is a record and it decides a request.
@@ -62,15 +67,15 @@ func (r *record) response() (idempotency.Response, error) {
 	return idempotency.Response{Status: r.status, Header: h, Body: r.body}, nil
 }
 
-// insert completes req with resp in tx.
-func (s *Store) insert(ctx context.Context, tx *transaction, id [16]byte, req idempotency.Request, resp idempotency.Response) error {
-	// Drivers store a nil slice as NULL, and an empty one as it is.
-	body := resp.Body
-	if body == nil {
-		body = []byte{}
+// milliseconds rounds a retention up to what tables keep.
+func milliseconds(retention time.Duration) int64 {
+	return (retention + time.Millisecond - 1).Milliseconds()
+}
+
+// nonNil makes an empty body empty: drivers store a nil slice as NULL.
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
 	}
-	retention := (req.Retention + time.Millisecond - 1).Milliseconds()
-	_, err := tx.StmtContext(ctx, s.stmts.insert).ExecContext(ctx, id[:], req.Scope, req.Operation, req.Key,
-		req.Fingerprint[:], resp.Status, idempotency.MarshalHeader(resp.Header), body, retention)
-	return err
+	return b
 }

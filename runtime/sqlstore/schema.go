@@ -23,59 +23,36 @@ func checkTable(name string) error {
 	return nil
 }
 
+// named gives the statements of a schema another table's name.
+func named(schema, table string) string { return strings.ReplaceAll(schema, defaultTable, table) }
+
 // Schema returns the statements that create the store's table and its index,
-// for a migration of your own. They do nothing where both are there. Of the
-// options only [WithTable] counts; its error is the only one.
+// for a migration of your own. Of the options only [WithTable] counts; its
+// error is the only one.
 func Schema(d Dialect, opts ...Option) (string, error) {
 	c := newConfig(opts)
 	if err := checkTable(c.table); err != nil {
 		return "", err
 	}
-	return strings.ReplaceAll(d.schema(), defaultTable, c.table), nil
+	return named(d.schema(), c.table), nil
 }
 
-const (
-	// migrateTimeout limits how long Migrate waits for others.
-	migrateTimeout = 10 * time.Second
-	// migratePause is how long it waits each time.
-	migratePause = 20 * time.Millisecond
-)
+// migrateTimeout limits how long Migrate waits for others.
+const migrateTimeout = 10 * time.Second
 
 // Migrate creates the store's table and its index where they are missing. It
 // is a step of its own, to be run before [New]. Several processes may run it
 // at the same time: it waits up to 10 s for the others. Of the options only
 // [WithTable] counts.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) error {
-	schema, err := Schema(d, opts...)
-	if err != nil {
+	c := newConfig(opts)
+	if err := checkTable(c.table); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
-	for statement := range strings.SplitSeq(schema, ";\n") {
-		if strings.TrimSpace(statement) == "" {
-			continue
-		}
-		if err := migrate(ctx, db, d, statement); err != nil {
-			return fmt.Errorf("sqlstore: migrate: %w", err)
-		}
+	if err := d.migrate(ctx, db, c.table); err != nil {
+		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
 	return nil
-}
-
-// migrate executes a statement, again while others are in its way. Those that
-// turn a new SQLite file to WAL mode at the same time fail at once, whatever
-// their busy_timeout is.
-func migrate(ctx context.Context, db *sql.DB, d Dialect, statement string) error {
-	for {
-		_, err := db.ExecContext(ctx, statement)
-		if err == nil || !d.conflict(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(migratePause):
-		}
-	}
 }

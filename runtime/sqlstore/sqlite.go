@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // SQLite is the dialect of SQLite 3.16 and later, through any driver.
@@ -19,34 +22,160 @@ var sqliteSchema string
 
 func (sqlite) schema() string { return sqliteSchema }
 
+// migrate executes each statement, again while others are in its way. Those
+// that turn a new file to WAL mode at the same time fail at once, whatever
+// their busy_timeout is.
+func (d sqlite) migrate(ctx context.Context, db *sql.DB, table string) error {
+	for statement := range strings.SplitSeq(named(d.schema(), table), ";\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		_, err := db.ExecContext(ctx, statement)
+		for err != nil && sqliteConflict(err) && sleep(ctx, migratePause) == nil {
+			_, err = db.ExecContext(ctx, statement)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// migratePause is how long a migration waits each time for others.
+const migratePause = 20 * time.Millisecond
+
 // sqliteNow is the time in Unix milliseconds. SQLite keeps it as that number
 // internally; julianday is the way to it that every version has.
 const sqliteNow = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
 
-func (sqlite) statements(table string) statements {
-	r := strings.NewReplacer("$table", `main."`+table+`"`, "$now", sqliteNow)
-	return statements{
+func (d sqlite) open(ctx context.Context, db *sql.DB, c config) (engine, error) {
+	if c.reader == nil {
+		c.reader = db
+	}
+	if err := d.verify(ctx, db, c); err != nil {
+		return nil, err
+	}
+	e := &sqliteEngine{db: db}
+	r := strings.NewReplacer("$table", `main."`+c.table+`"`, "$now", sqliteNow)
+	e.delete = r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ?`)
+	e.purge = r.Replace(`DELETE FROM $table WHERE id IN (SELECT id FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ?)`)
+	find := r.Replace(`SELECT $now, r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body, r.created_at, r.expires_at
+		FROM (SELECT 1) LEFT JOIN $table AS r ON r.id = ?`)
+	for _, x := range []struct {
+		into  **sql.Stmt
+		query string
+	}{
 		// A transaction whose first statement writes waits for its turn by
 		// busy_timeout. One that reads first fails at once when another has
 		// written since (SQLITE_BUSY_SNAPSHOT).
-		claim: r.Replace(`DELETE FROM $table WHERE id = ? AND expires_at <= $now`),
-		find: r.Replace(`SELECT $now, scope, operation, key, fingerprint, status, header, body, created_at, expires_at
-			FROM $table WHERE id = ?`),
-		clock:  r.Replace(`SELECT $now`),
-		mark:   `SAVEPOINT idemgen_claim`,
-		unmark: `RELEASE idemgen_claim`,
-		insert: r.Replace(`INSERT INTO $table (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?)`),
-		release: r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ?`),
-		sweep:   r.Replace(`DELETE FROM $table WHERE id IN (SELECT id FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ?)`),
+		{&e.turn, r.Replace(`DELETE FROM $table WHERE id = ? AND expires_at <= $now`)},
+		{&e.mark, `SAVEPOINT idemgen_claim`},
+		{&e.unmark, `RELEASE idemgen_claim`},
+		{&e.look, find},
+		{&e.store, r.Replace(`INSERT INTO $table (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?)`)},
+	} {
+		var err error
+		if *x.into, err = db.PrepareContext(ctx, x.query); err != nil {
+			return nil, fmt.Errorf("sqlstore: prepare %s: %w", x.query, err)
+		}
 	}
+	var err error
+	if e.peek, err = c.reader.PrepareContext(ctx, find); err != nil {
+		return nil, fmt.Errorf("sqlstore: the reader cannot read the store's table: open it on the same database: %w", err)
+	}
+	return e, nil
 }
 
-// conflict recognises SQLITE_BUSY (5) and SQLITE_LOCKED (6), with or without
+// sqliteEngine has its statements parsed once for each connection.
+type sqliteEngine struct {
+	db *sql.DB
+	// turn (id) deletes the record if it is expired, and in any case keeps
+	// other writers out until the transaction ends.
+	turn *sql.Stmt
+	// mark opens a savepoint, and unmark closes it. A transaction that was
+	// ended in between, by whatever means, has no such savepoint any more.
+	mark, unmark *sql.Stmt
+	look, peek   *sql.Stmt // (id): the record, in the transaction or through the reader
+	store        *sql.Stmt
+
+	delete, purge string
+}
+
+func (*sqliteEngine) oneWriter() bool { return true }
+
+func (*sqliteEngine) proves() bool { return true }
+
+func (e *sqliteEngine) claim(ctx context.Context, k key) (*attempt, error) {
+	return e.begin(ctx, k.id, func(a *attempt) (err error) {
+		a.now, a.record, err = scan(a.tx.StmtContext(ctx, e.look).QueryRowContext(ctx, k.id[:]))
+		return err
+	})
+}
+
+func (e *sqliteEngine) plain(ctx context.Context) (*attempt, error) {
+	return e.begin(ctx, [16]byte{}, func(*attempt) error { return nil }) // nobody's id: only the turn to write counts
+}
+
+// begin waits for the turn to write and deletes the record of id if it is
+// expired.
+func (e *sqliteEngine) begin(ctx context.Context, id [16]byte, enter func(*attempt) error) (*attempt, error) {
+	a := &attempt{held: true}
+	err := a.begin(ctx, e.db, nil, func(tx *sql.Tx) error {
+		if _, err := tx.StmtContext(ctx, e.turn).ExecContext(ctx, id[:]); err != nil {
+			return err
+		}
+		if _, err := tx.StmtContext(ctx, e.mark).ExecContext(ctx); err != nil {
+			return err
+		}
+		return enter(a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (e *sqliteEngine) check(ctx context.Context, a *attempt) error {
+	if _, err := a.tx.StmtContext(ctx, e.unmark).ExecContext(ctx); err != nil {
+		return transactionEnded(err)
+	}
+	return nil
+}
+
+func (e *sqliteEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error {
+	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], req.Scope, req.Operation, req.Key,
+		req.Fingerprint[:], resp.Status, idempotency.MarshalHeader(resp.Header), nonNil(resp.Body), milliseconds(req.Retention))
+	return err
+}
+
+func (e *sqliteEngine) find(ctx context.Context, id [16]byte) (*record, error) {
+	_, rec, err := scan(e.peek.QueryRowContext(ctx, id[:]))
+	return rec, err
+}
+
+func (e *sqliteEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
+	return affected(e.db.ExecContext(ctx, e.delete, id[:], created))
+}
+
+func (e *sqliteEngine) sweep(ctx context.Context, limit int) (int64, error) {
+	return affected(e.db.ExecContext(ctx, e.purge, limit))
+}
+
+// judge knows no error that proves more than a lost turn: SQLite is asked what
+// became of the others.
+func (e *sqliteEngine) judge(err error) verdict {
+	if sqliteConflict(err) {
+		return conflict
+	}
+	return unclear
+}
+
+// sqliteConflict recognises SQLITE_BUSY (5) and SQLITE_LOCKED (6), with or without
 // an extended code in the higher bytes, where the driver's error tells its
 // code, and their messages where it does not. A code alone is not enough: a
 // handler's own error can have one that means something else.
-func (sqlite) conflict(err error) bool {
+func sqliteConflict(err error) bool {
 	var coded interface {
 		error
 		Code() int

@@ -42,7 +42,7 @@ func TestSQLiteConflict(t *testing.T) {
 		{errors.New("UNIQUE constraint failed: effects.id"), false},
 		{errors.New("the wallet's database is locked by its owner"), false},
 	} {
-		if got := (sqlite{}).conflict(c.err); got != c.want {
+		if got := sqliteConflict(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 // Store keeps records in a table beside the business data. It is safe for
 // concurrent use.
 type Store struct {
-	db           *sql.DB
-	dialect      Dialect
-	texts        statements
-	stmts        prepared
+	engine       engine
 	claimTimeout time.Duration
-	claims       claims
-	sweeping     sync.Mutex
+	// finishTimeout limits each commit and each rollback, which the caller
+	// cannot cancel, and the time in which the fate of a COMMIT is looked for.
+	finishTimeout time.Duration
+	claims        claims
+	sweeping      sync.Mutex
 }
 
 var (
@@ -30,13 +30,14 @@ var (
 type Option func(*config)
 
 type config struct {
-	table        string
-	reader       *sql.DB
-	claimTimeout time.Duration
+	table         string
+	reader        *sql.DB
+	claimTimeout  time.Duration
+	finishTimeout time.Duration
 }
 
 func newConfig(opts []Option) config {
-	c := config{table: defaultTable, claimTimeout: 5 * time.Second}
+	c := config{table: defaultTable, claimTimeout: 5 * time.Second, finishTimeout: 5 * time.Second}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -44,18 +45,20 @@ func newConfig(opts []Option) config {
 }
 
 // WithTable names the table. Defaults to idempotency_records. A name is 1 to 63
-// ASCII letters, digits and underscores, not beginning with a digit.
+// ASCII letters, digits and underscores, not beginning with a digit; 55 on
+// PostgreSQL.
 func WithTable(name string) Option { return func(c *config) { c.table = name } }
 
-// WithReader makes replays and lookups read through another pool on the same
-// database, so that they need not wait for a handler that holds the writer's
-// only connection. Defaults to the pool given to [New].
+// WithReader makes replays and lookups on SQLite read through another pool on
+// the same file, so that they need not wait for a handler that holds the
+// writer's only connection. Defaults to the pool given to [New]. The other
+// dialects refuse it: a replica can miss a record.
 func WithReader(db *sql.DB) Option { return func(c *config) { c.reader = db } }
 
-// WithClaimTimeout limits how long a request waits for a connection and for
-// its turn to write before it is answered unavailable. Defaults to 5 s. The
-// wait for the turn is SQLite's busy_timeout where that is shorter; it may not
-// be longer.
+// WithClaimTimeout limits how long a request waits for a connection, for the
+// answer to its claim and, on SQLite, for its turn to write before it is
+// answered unavailable. Defaults to 5 s. The wait for the turn is SQLite's
+// busy_timeout where that is shorter; it may not be longer.
 func WithClaimTimeout(d time.Duration) Option { return func(c *config) { c.claimTimeout = d } }
 
 // New returns a store on db. It changes nothing in the database: it verifies
@@ -67,23 +70,14 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	if err := checkTable(c.table); err != nil {
 		return nil, err
 	}
-	if c.reader == nil {
-		c.reader = db
-	}
-	if err := d.verify(ctx, db, c); err != nil {
-		return nil, err
-	}
-	texts := d.statements(c.table)
-	stmts, err := prepare(ctx, db, c.reader, texts)
+	e, err := d.open(ctx, db, c)
 	if err != nil {
 		return nil, err
 	}
 	return &Store{
-		db:           db,
-		dialect:      d,
-		texts:        texts,
-		stmts:        stmts,
-		claimTimeout: c.claimTimeout,
-		claims:       claims{held: make(map[[16]byte]struct{})},
+		engine:        e,
+		claimTimeout:  c.claimTimeout,
+		finishTimeout: c.finishTimeout,
+		claims:        claims{held: make(map[[16]byte]struct{})},
 	}, nil
 }

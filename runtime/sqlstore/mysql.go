@@ -1,0 +1,294 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	_ "embed" // for the schema
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// MySQL is the dialect of MySQL 5.7, MariaDB 10.3 and later, Galera clusters
+// included, through any driver.
+var MySQL Dialect = mysql{}
+
+type mysql struct{}
+
+//go:embed schema/mysql.sql
+var mysqlSchema string
+
+func (mysql) schema() string { return mysqlSchema }
+
+// migrate needs no lock: the one statement does nothing where another process
+// was first.
+func (d mysql) migrate(ctx context.Context, db *sql.DB, table string) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	found, err := inspectMySQL(ctx, conn, table)
+	if found || err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, named(d.schema(), table))
+	return err
+}
+
+const (
+	// mysqlNow is the time in Unix milliseconds, whatever the session's time zone
+	// is: UNIX_TIMESTAMP would read a local time that a night in autumn has twice.
+	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+	// mysqlRecord is what scan reads of a record r.
+	mysqlRecord = mysqlNow + ", r.scope, r.operation, r.`key`, r.fingerprint, r.status, r.header, r.`body`, r.created_at, r.expires_at"
+)
+
+// mysqlEngine writes ids and lock names, which are hashes of the store's own,
+// into the text of its statements. A driver then needs one round trip for each,
+// where parameters would cost another one to prepare the statement.
+type mysqlEngine struct {
+	db    *sql.DB
+	table string // with the database's name, quoted
+	locks string // leads the names of this table's locks
+	// cluster says that a claim holds on one node of several.
+	cluster bool
+	// synced leads statements that must see what other nodes have committed.
+	synced string
+	// maxPacket is how many bytes the server takes in one message.
+	maxPacket int
+	store     *sql.Stmt // parsed once for each connection
+}
+
+func (*mysqlEngine) oneWriter() bool { return false }
+
+func (e *mysqlEngine) proves() bool { return !e.cluster }
+
+// enter is the statement of a claim, and the name of its lock. The id that is
+// looked for depends on what GET_LOCK answers, so the record is read when the
+// lock is held; and InnoDB makes a statement's snapshot when it reads the first
+// row. So what the last holder of the lock has committed is seen, at every
+// isolation level but READ UNCOMMITTED, which open refuses.
+func (e *mysqlEngine) enter(id [16]byte) (query, lock string) {
+	digits := hex.EncodeToString(id[:])
+	lock = e.locks + digits
+	return e.synced + "SELECT l.held, " + mysqlRecord +
+		" FROM (SELECT GET_LOCK('" + lock + "', 0) AS held) AS l" +
+		" LEFT JOIN " + e.table + " AS r ON r.id = IF(l.held IS NULL, x'" + digits + "', x'" + digits + "')", lock
+}
+
+// claim takes the lock and reads the record outside a transaction: inside a
+// SERIALIZABLE one the read would lock the gap that a new record falls into. A
+// lock belongs to the session. It is given back by its name, and where that
+// fails together with the session.
+func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
+	conn, err := e.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	query, lock := e.enter(k.id)
+	a := new(attempt)
+	var held sql.NullBool
+	a.now, a.record, err = scan(conn.QueryRowContext(ctx, query), &held)
+	if err == nil && !held.Valid {
+		err = errors.New("sqlstore: GET_LOCK failed")
+	}
+	if err != nil {
+		discard(conn) // it may hold the lock
+		conn.Close()
+		return nil, err
+	}
+	a.held = held.Bool
+	a.free = func() {
+		if a.held && unlock(conn, lock) != nil || a.spoiled {
+			discard(conn)
+		}
+		conn.Close()
+	}
+	if !a.held || a.record.live() {
+		return a, nil
+	}
+	if err := a.begin(ctx, conn, nil, markMySQL(ctx)); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (e *mysqlEngine) plain(ctx context.Context) (*attempt, error) {
+	a := new(attempt)
+	if err := a.begin(ctx, e.db, nil, markMySQL(ctx)); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// markMySQL opens a savepoint. A transaction that was ended by whatever means,
+// such as a statement that commits by itself, has no such savepoint any more.
+func markMySQL(ctx context.Context) func(*sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "SAVEPOINT idemgen_claim")
+		return err
+	}
+}
+
+func (e *mysqlEngine) check(ctx context.Context, a *attempt) error {
+	_, err := a.tx.ExecContext(ctx, "RELEASE SAVEPOINT idemgen_claim")
+	a.spoiled = e.judge(err) == ended
+	return err
+}
+
+func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error {
+	header := idempotency.MarshalHeader(resp.Header)
+	const others = 1 << 10 // what the message holds besides
+	if size := len(header) + len(resp.Body) + len(req.Scope) + len(req.Operation) + len(req.Key) + others; size > e.maxPacket {
+		return &idempotency.Error{
+			Code: idempotency.CodeResponseTooLarge,
+			Err:  fmt.Errorf("sqlstore: the answer and its key are a message of %d bytes, and the server's max_allowed_packet is %d: raise it", size, e.maxPacket),
+		}
+	}
+	if a.record != nil { // expired
+		_, err := a.tx.ExecContext(ctx, "DELETE FROM "+e.table+" WHERE id = x'"+hex.EncodeToString(k.id[:])+"' AND expires_at <= "+mysqlNow)
+		if err != nil {
+			return err
+		}
+	}
+	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], []byte(req.Scope), []byte(req.Operation), []byte(req.Key),
+		req.Fingerprint[:], resp.Status, header, nonNil(resp.Body), milliseconds(req.Retention))
+	return err
+}
+
+func (e *mysqlEngine) find(ctx context.Context, id [16]byte) (*record, error) {
+	_, rec, err := scan(e.db.QueryRowContext(ctx, e.synced+"SELECT "+mysqlRecord+
+		" FROM (SELECT 1 AS one) AS l LEFT JOIN "+e.table+" AS r ON r.id = x'"+hex.EncodeToString(id[:])+"'"))
+	return rec, err
+}
+
+func (e *mysqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
+	return affected(e.db.ExecContext(ctx, "DELETE FROM "+e.table+
+		" WHERE id = x'"+hex.EncodeToString(id[:])+"' AND created_at = "+strconv.FormatInt(created, 10)))
+}
+
+// sweep finds the records without locks and deletes them by their ids: a DELETE
+// with LIMIT would lock the gaps in the index on expires_at, and requests would
+// wait for it.
+func (e *mysqlEngine) sweep(ctx context.Context, limit int) (int64, error) {
+	conn, err := e.db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	lock := e.locks + "sweep"
+	var alone sql.NullBool
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+lock+"', 0)").Scan(&alone); err != nil {
+		discard(conn)
+		conn.Close()
+		return 0, err
+	}
+	if !alone.Bool {
+		conn.Close()
+		return 0, nil
+	}
+	defer func() {
+		if unlock(conn, lock) != nil {
+			discard(conn)
+		}
+		conn.Close()
+	}()
+	ids, err := expiredMySQL(ctx, conn, "SELECT HEX(id) FROM "+e.table+" WHERE expires_at <= "+mysqlNow+
+		" ORDER BY expires_at LIMIT "+strconv.Itoa(limit))
+	if len(ids) == 0 || err != nil {
+		return 0, err
+	}
+	n, err := affected(conn.ExecContext(ctx, "DELETE FROM "+e.table+
+		" WHERE id IN (x'"+strings.Join(ids, "', x'")+"') AND expires_at <= "+mysqlNow))
+	if e.judge(err) == conflict { // a sweeper on another node
+		return 0, nil
+	}
+	return n, err
+}
+
+func expiredMySQL(ctx context.Context, conn *sql.Conn, query string) (ids []string, err error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// unlockTimeout limits how long a lock is given back by its name.
+const unlockTimeout = 5 * time.Second
+
+// unlock gives a lock back.
+func unlock(conn *sql.Conn, lock string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
+	defer cancel()
+	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK('"+lock+"')")
+	return err
+}
+
+// discard ends a session instead of giving it back to the pool.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+// Errors of MySQL and MariaDB.
+const (
+	mysqlChangedSinceRead = 1020 // ER_CHECKREAD, of innodb_snapshot_isolation
+	mysqlDuplicate        = 1062 // ER_DUP_ENTRY
+	mysqlDenied           = 1142 // ER_TABLEACCESS_DENIED_ERROR
+	mysqlDeadlock         = 1213 // ER_LOCK_DEADLOCK; in a Galera cluster also a COMMIT that was too late
+	mysqlNoSavepoint      = 1305 // ER_SP_DOES_NOT_EXIST
+	mysqlRolledBack       = 3101 // ER_TRANSACTION_ROLLBACK_DURING_COMMIT, of Group Replication
+)
+
+// judge takes no error of COMMIT for the proof that it was not carried out,
+// except for a lost conflict. A lock wait that has timed out (1205) is none:
+// it has taken its time already.
+func (*mysqlEngine) judge(err error) verdict {
+	if err == nil {
+		return unclear
+	}
+	switch mysqlNumber(err) {
+	case mysqlDeadlock, mysqlChangedSinceRead, mysqlRolledBack:
+		return conflict
+	case mysqlDuplicate:
+		return taken
+	case mysqlNoSavepoint:
+		return ended
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		return ended
+	}
+	return unclear
+}
+
+// mysqlMessage is how drivers write the server's error: "Error 1213 (40001): …".
+var mysqlMessage = regexp.MustCompile(`^(?i:error) ([0-9]{4,5})(?: \([0-9A-Z]{5}\))?: `)
+
+// mysqlNumber returns the number of the server's error in err, or 0. No driver
+// tells it by a method.
+func mysqlNumber(err error) (number int) {
+	matches(err, func(err error) bool {
+		m := mysqlMessage.FindStringSubmatch(err.Error())
+		if m == nil {
+			return false
+		}
+		number, _ = strconv.Atoi(m[1]) // it is one
+		return true
+	})
+	return number
+}

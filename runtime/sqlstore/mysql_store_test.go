@@ -1,0 +1,369 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testenv"
+	"github.com/idemgen/idemgen/runtime/sqlstore"
+)
+
+// New refuses what cannot keep the guarantee, and says what to do.
+//
+// Covers STO-09, STO-17, STO-22, EXP-10.
+func TestNewRefusesOnMySQL(t *testing.T) {
+	t.Parallel()
+	migrated := func(t *testing.T, db *sql.DB, more ...string) {
+		t.Helper()
+		fillMySQL(t, db)
+		for _, query := range more {
+			if _, err := db.ExecContext(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	altered := func(change string) func(*testing.T, *sql.DB) {
+		return func(t *testing.T, db *sql.DB) { migrated(t, db, "ALTER TABLE idempotency_records "+change) }
+	}
+	for name, c := range map[string]struct {
+		params  map[string]string
+		prepare func(*testing.T, *sql.DB)
+		opts    []sqlstore.Option
+		want    string // "" means accepted
+	}{
+		"good":                {prepare: func(t *testing.T, db *sql.DB) { migrated(t, db) }},
+		"one more column":     {prepare: altered("ADD note TEXT")},
+		"no table":            {want: "create it with sqlstore.Migrate"},
+		"MyISAM":              {prepare: altered("ENGINE=MyISAM"), want: "ALTER TABLE `idempotency_records` ENGINE=InnoDB"},
+		"Aria":                {prepare: altered("ENGINE=Aria"), want: "ENGINE=InnoDB"},
+		"collation":           {prepare: altered("MODIFY `key` VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL"), want: "MODIFY `key` longblob NOT NULL"},
+		"short id":            {prepare: altered("MODIFY id BINARY(8) NOT NULL"), want: "MODIFY `id` binary(16) NOT NULL"},
+		"null":                {prepare: altered("MODIFY body LONGBLOB"), want: "MODIFY `body` longblob NOT NULL"},
+		"old schema":          {prepare: altered("DROP COLUMN header"), want: "column header is missing"},
+		"mandatory column":    {prepare: altered("ADD tenant INT NOT NULL"), want: "column tenant is not the store's"},
+		"no primary key":      {prepare: altered("DROP PRIMARY KEY, ADD KEY (id)"), want: "ADD PRIMARY KEY (`id`)"},
+		"wider primary key":   {prepare: altered("DROP PRIMARY KEY, ADD PRIMARY KEY (id, created_at)"), want: "ADD PRIMARY KEY (`id`)"},
+		"no index":            {prepare: altered("DROP KEY idempotency_records_expires_at"), want: "CREATE INDEX `idempotency_records_expires_at`"},
+		"autocommit off":      {params: map[string]string{"autocommit": "0"}, prepare: altered("COMMENT ''"), want: "leave autocommit=0 out"},
+		"dirty reads":         {params: map[string]string{"tx_isolation": "%27READ-UNCOMMITTED%27"}, prepare: altered("COMMENT ''"), want: "READ UNCOMMITTED"},
+		"read-only":           {params: map[string]string{"tx_read_only": "1"}, want: "connect to the primary"},
+		"reader":              {opts: []sqlstore.Option{sqlstore.WithReader(new(sql.DB))}, want: "WithReader is for SQLite"},
+		"a name with a quote": {opts: []sqlstore.Option{sqlstore.WithTable("a`b")}, want: "cannot be a table's name"},
+		"another table":       {prepare: altered("COMMENT ''"), opts: []sqlstore.Option{sqlstore.WithTable("other")}, want: "table other does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.MariaDB(t)
+			if c.prepare != nil {
+				c.prepare(t, openMySQL(t, dsn, nil, 0))
+			}
+			_, err := sqlstore.New(t.Context(), openMySQL(t, dsn, c.params, 0), sqlstore.MySQL, c.opts...)
+			if c.want == "" && err != nil {
+				t.Fatal(err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+	t.Run("no database", func(t *testing.T) {
+		t.Parallel()
+		cfg, err := mysql.ParseDSN(testenv.MariaDB(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.DBName = ""
+		_, err = sqlstore.New(t.Context(), openMySQL(t, cfg.FormatDSN(), nil, 0), sqlstore.MySQL)
+		if err == nil || !strings.Contains(err.Error(), "names no database") {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("a user without rights", func(t *testing.T) {
+		t.Parallel()
+		db, dsn := newMySQL(t)
+		cfg, err := mysql.ParseDSN(dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		user := cfg.DBName[len(cfg.DBName)-20:]
+		for _, query := range []string{"CREATE USER " + user, "GRANT SELECT ON " + cfg.DBName + ".* TO " + user} {
+			if _, err := db.ExecContext(t.Context(), query); err != nil {
+				t.Skipf("users cannot be made here: %v", err)
+			}
+		}
+		defer db.ExecContext(context.WithoutCancel(t.Context()), "DROP USER "+user) //nolint:errcheck // clean-up
+		cfg.User, cfg.Passwd = user, ""
+		_, err = sqlstore.New(t.Context(), openMySQL(t, cfg.FormatDSN(), nil, 0), sqlstore.MySQL)
+		if err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, DELETE ON `"+cfg.DBName+"`") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Migrate may be run again and by many at once, under any name.
+//
+// Covers STO-22.
+func TestMigrateByManyOnServers(t *testing.T) {
+	t.Parallel()
+	for _, srv := range servers() {
+		t.Run(srv.name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := srv.pool(t)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					table := sqlstore.WithTable("Order")
+					if err := sqlstore.Migrate(t.Context(), db, srv.dialect, table); err != nil {
+						t.Error(err)
+					}
+					if _, err := sqlstore.New(t.Context(), db, srv.dialect, table); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// Two handlers that lock two rows in opposite order deadlock. The one that
+// loses runs again, and nobody sees it.
+//
+// Covers ERR-07, STO-08.
+func TestDeadlockRunsAgain(t *testing.T) {
+	t.Parallel()
+	for _, srv := range servers() {
+		t.Run(srv.name, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := srv.pool(t)
+			for _, query := range []string{"CREATE TABLE account (id INT PRIMARY KEY, balance INT NOT NULL)", "INSERT INTO account VALUES (1, 0), (2, 0)"} {
+				if _, err := db.ExecContext(t.Context(), query); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := srv.store(t, dsn, 4)
+			var both sync.WaitGroup
+			both.Add(2)
+			transfer := func(from, to int) idempotency.Work[*sql.Tx] {
+				first := true
+				return func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+					update := func(id int) error {
+						_, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE account SET balance = balance + 1 WHERE id = %d", id))
+						return err
+					}
+					if err := update(from); err != nil {
+						return idempotency.Response{}, err
+					}
+					if first {
+						first = false
+						both.Done()
+						both.Wait()
+					}
+					if err := update(to); err != nil {
+						return idempotency.Response{}, fmt.Errorf("transfer: %w", err)
+					}
+					return created("done"), nil
+				}
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if _, err := s.Execute(t.Context(), request("a"), transfer(1, 2)); err != nil {
+					t.Errorf("a: %v", err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.Execute(t.Context(), request("b"), transfer(2, 1)); err != nil {
+					t.Errorf("b: %v", err)
+				}
+			})
+			wg.Wait()
+			var least, most int
+			if err := db.QueryRowContext(t.Context(), "SELECT min(balance), max(balance) FROM account").Scan(&least, &most); err != nil || least != 2 || most != 2 {
+				t.Errorf("balances %d to %d, %v; want 2", least, most, err)
+			}
+		})
+	}
+}
+
+// Two hundred requests with different keys at once do not deadlock on the
+// table's gaps, at REPEATABLE READ and at SERIALIZABLE.
+//
+// Covers STO-08.
+func TestManyKeysDoNotDeadlockOnMySQL(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"REPEATABLE-READ", "SERIALIZABLE"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			_, dsn := newMySQL(t)
+			s := newMySQLStore(t, openMySQL(t, dsn, map[string]string{"tx_isolation": "%27" + level + "%27"}, 16))
+			var wg sync.WaitGroup
+			for i := range 200 {
+				wg.Go(func() {
+					runs := 0
+					_, err := s.Execute(t.Context(), request(fmt.Sprint(i)), func(context.Context, *sql.Tx) (idempotency.Response, error) {
+						runs++
+						return created("first"), nil
+					})
+					if err != nil || runs != 1 {
+						t.Errorf("%v after %d runs", err, runs)
+					}
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// A server that is killed between requests and in the middle of one loses
+// nothing that was answered, and keeps nothing else.
+//
+// Covers CRA-04, CRA-16.
+func TestServerCrashesOnMariaDB(t *testing.T) {
+	t.Parallel()
+	server := testenv.OwnMariaDB(t)
+	db := openMySQL(t, server.DSN, nil, 0)
+	fillMySQL(t, db)
+	s := newMySQLStore(t, db)
+	if _, err := s.Execute(t.Context(), request("before"), pay("before")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Execute(t.Context(), request("during"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+		_, err := pay("during")(ctx, tx)
+		server.Crash(t)
+		return created("during"), err
+	})
+	if !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Errorf("a request that the server did not survive: %v", err)
+	}
+	if _, err := s.Execute(t.Context(), request("down"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Errorf("a request without a server: %v", err)
+	}
+	server.Restart(t)
+	if res, err := s.Execute(t.Context(), request("before"), never(t)); err != nil || !res.Replayed || string(res.Body) != "before" {
+		t.Errorf("retry of what was answered: %+v, %v", res, err)
+	}
+	if res, err := s.Execute(t.Context(), request("during"), pay("during")); err != nil || res.Replayed {
+		t.Errorf("retry of what was not: %+v, %v", res, err)
+	}
+	for _, label := range []string{"before", "during"} {
+		if n := count(t, db, label); n != 1 {
+			t.Errorf("%d effects %s", n, label)
+		}
+	}
+}
+
+// An answer that the server does not take in one message is refused before it
+// is sent, for good; nothing is kept.
+func TestAnswerLargerThanPacketOnMySQL(t *testing.T) {
+	t.Parallel()
+	server := testenv.OwnMariaDB(t, "--max-allowed-packet=1M")
+	db := openMySQL(t, server.DSN, nil, 0)
+	fillMySQL(t, db)
+	s := newMySQLStore(t, db)
+	large := func(size int) idempotency.Work[*sql.Tx] {
+		return func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+			return created(strings.Repeat("x", size)), effect(ctx, tx, "k")
+		}
+	}
+	_, err := s.Execute(t.Context(), request("k"), large(1<<20))
+	if code, _ := codeOf(err); code != idempotency.CodeResponseTooLarge || !strings.Contains(err.Error(), "max_allowed_packet") {
+		t.Errorf("%v", err)
+	}
+	if n := count(t, db, "k"); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+	if _, err := s.Execute(t.Context(), request("k"), large(1<<20-1<<11)); err != nil {
+		t.Errorf("an answer that fits: %v", err)
+	}
+	if res, err := s.Execute(t.Context(), request("k"), never(t)); err != nil || len(res.Body) != 1<<20-1<<11 {
+		t.Errorf("replay of %d bytes, %v", len(res.Body), err)
+	}
+}
+
+// Sweeps of several batches, by two processes at once, delete every expired
+// record once and no other, by the index.
+//
+// Covers EXP-10.
+func TestSweepOnMySQL(t *testing.T) {
+	t.Parallel()
+	db, dsn := newMySQL(t)
+	s := newMySQLStore(t, db)
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq) FROM seq_1_to_2500`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "ANALYZE TABLE idempotency_records"); err != nil {
+		t.Fatal(err)
+	}
+	var plan string
+	if err := db.QueryRowContext(t.Context(), "EXPLAIN FORMAT=JSON SELECT HEX(id) FROM idempotency_records WHERE expires_at <= 1 ORDER BY expires_at LIMIT 1000").Scan(&plan); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(plan, `"key": "idempotency_records_expires_at"`) || strings.Contains(plan, "filesort") {
+		t.Errorf("plan: %s", plan)
+	}
+	other := newMySQLStore(t, openMySQL(t, dsn, nil, 2))
+	var wg sync.WaitGroup
+	var swept [2]int64
+	for i, st := range []*sqlstore.Store{s, other} {
+		wg.Go(func() {
+			n, err := st.Sweep(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			swept[i] = n
+		})
+	}
+	wg.Wait()
+	if swept[0]+swept[1] != 2499 {
+		t.Errorf("%d records swept, want 2499", swept)
+	}
+}
+
+// dialled counts round trips over all connections to MySQL: a write that
+// follows a read, or is the first.
+type dialled struct {
+	mu    sync.Mutex
+	trips int
+}
+
+func (d *dialled) during(do func()) int {
+	d.mu.Lock()
+	before := d.trips
+	d.mu.Unlock()
+	do()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.trips - before
+}
+
+type countingConn struct {
+	net.Conn
+	*dialled
+	writing bool
+}
+
+func (c *countingConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	if !c.writing {
+		c.trips++
+	}
+	c.writing = true
+	c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+func (c *countingConn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	c.writing = false
+	c.mu.Unlock()
+	return c.Conn.Read(b)
+}

@@ -1,0 +1,253 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func (mysql) open(ctx context.Context, db *sql.DB, c config) (engine, error) {
+	if c.reader != nil {
+		return nil, errReader
+	}
+	e := &mysqlEngine{db: db}
+	if err := e.verify(ctx, c.table); err != nil {
+		return nil, fmt.Errorf("sqlstore: %w", err)
+	}
+	return e, e.prepare(ctx, c.table)
+}
+
+// verify refuses a database that cannot keep the guarantee.
+func (e *mysqlEngine) verify(ctx context.Context, table string) error {
+	conn, err := e.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := e.inspect(ctx, conn, table); err != nil {
+		return err
+	}
+	// What is set through the pool after opening it holds for one connection. A
+	// second one shows that.
+	if e.db.Stats().MaxOpenConnections != 1 {
+		second, err := e.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer second.Close()
+		if err := e.inspect(ctx, second, table); err != nil {
+			return err
+		}
+		if err := e.checkLocks(ctx, conn, second); err != nil {
+			return err
+		}
+	}
+	found, err := inspectMySQL(ctx, conn, table)
+	if err == nil && !found {
+		err = missingTable(table)
+	}
+	return err
+}
+
+// inspect refuses a session that cannot keep the guarantee, and learns what
+// differs between servers.
+func (e *mysqlEngine) inspect(ctx context.Context, conn *sql.Conn, table string) error {
+	var database sql.NullString
+	if err := conn.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
+		return err
+	}
+	v, err := mysqlVariables(ctx, conn)
+	if err != nil {
+		return err
+	}
+	isolation := v["transaction_isolation"]
+	if isolation == "" {
+		isolation = v["tx_isolation"] // MariaDB before 11.1
+	}
+	mariaDB := strings.Contains(v["version"], "MariaDB")
+	e.cluster = v["wsrep_on"] == "ON"
+	switch {
+	case !database.Valid:
+		return errors.New("the data source name names no database: add it after the slash, as in user@tcp(host:3306)/database")
+	case v["autocommit"] != "ON":
+		return errors.New("autocommit is off, so that sessions of the pool keep old snapshots: leave autocommit=0 out of the data source name and of init_connect; a handler's transaction needs no such setting")
+	case isolation == "READ-UNCOMMITTED":
+		return errors.New("the isolation level is READ UNCOMMITTED, at which an answer could be replayed that is rolled back later: choose another one in the data source name, such as READ COMMITTED")
+	case v["read_only"] != "OFF" || v["super_read_only"] == "ON" || v["innodb_read_only"] == "ON" || v["tx_read_only"] == "ON" || v["transaction_read_only"] == "ON":
+		return errors.New("the server, or the session, takes no writes (read_only): connect to the primary")
+	case e.cluster && mariaDB:
+		e.synced = "SET STATEMENT wsrep_sync_wait = 1 FOR "
+	case e.cluster && !syncsReads(v["wsrep_sync_wait"]):
+		return errors.New("reads on a node of this cluster can be stale: add wsrep_sync_wait=1 to the data source name")
+	}
+	if e.maxPacket, err = strconv.Atoi(v["max_allowed_packet"]); err != nil {
+		return fmt.Errorf("max_allowed_packet: %w", err)
+	}
+	e.table = "`" + strings.ReplaceAll(database.String, "`", "``") + "`.`" + table + "`"
+	h := fnv.New64a()
+	h.Write([]byte(e.table))
+	e.locks = fmt.Sprintf("idemgen:%016x:", h.Sum64())
+	return nil
+}
+
+// syncsReads reports whether a value of wsrep_sync_wait covers reads.
+func syncsReads(value string) bool {
+	bits, err := strconv.Atoi(value)
+	return err == nil && bits&1 != 0
+}
+
+func mysqlVariables(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, `SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'autocommit', 'tx_isolation',
+		'transaction_isolation', 'tx_read_only', 'transaction_read_only', 'read_only', 'super_read_only', 'innodb_read_only',
+		'max_allowed_packet', 'wsrep_on', 'wsrep_sync_wait')`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	v := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		v[name] = value
+	}
+	return v, rows.Err()
+}
+
+// checkLocks refuses a server whose locks keep no other session out: every
+// duplicate would run in vain, and wait for the first attempt at its end. In a
+// cluster the two sessions may be on different nodes.
+func (e *mysqlEngine) checkLocks(ctx context.Context, conn, other *sql.Conn) error {
+	if e.cluster {
+		return nil
+	}
+	lock := e.locks + rand.Text()
+	take := func(conn *sql.Conn) (taken sql.NullBool, err error) {
+		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+lock+"', 0)").Scan(&taken)
+		return taken, err
+	}
+	first, err := take(conn)
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = conn.ExecContext(ctx, "DO RELEASE_LOCK('"+lock+"')") }() // nobody else has this name
+	second, err := take(other)
+	if err != nil {
+		return err
+	}
+	if !first.Bool || second.Bool {
+		return errors.New("GET_LOCK does not keep a second session out: connect to one server, not to a proxy that spreads sessions over several")
+	}
+	return nil
+}
+
+// prepare parses what needs more than SELECT, and so finds out whether the user
+// may do it.
+func (e *mysqlEngine) prepare(ctx context.Context, table string) error {
+	remove, err := e.db.PrepareContext(ctx, "DELETE FROM "+e.table+" WHERE id = ?")
+	if err == nil {
+		remove.Close()
+		e.store, err = e.db.PrepareContext(ctx, "INSERT INTO "+e.table+
+			" (id, scope, operation, `key`, fingerprint, status, header, `body`, created_at, expires_at)"+
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, "+mysqlNow+", "+mysqlNow+" + ?)")
+	}
+	if mysqlNumber(err) == mysqlDenied {
+		return fmt.Errorf("sqlstore: the user of the data source name may not use the table: GRANT SELECT, INSERT, DELETE ON %s TO that user: %w", e.table, err)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlstore: the table %s cannot be written: %w", table, err)
+	}
+	return nil
+}
+
+// mysqlTypes are the columns of the table.
+var mysqlTypes = []struct{ name, kind string }{
+	{"id", "binary(16)"},
+	{"scope", "longblob"},
+	{"operation", "longblob"},
+	{"key", "longblob"},
+	{"fingerprint", "varbinary(64)"},
+	{"status", "smallint"},
+	{"header", "longblob"},
+	{"body", "longblob"},
+	{"created_at", "bigint"},
+	{"expires_at", "bigint"},
+}
+
+// inspectMySQL looks into the catalog and says whether the table is there. Its
+// error says what is wrong with one that is, and how to make it right.
+func inspectMySQL(ctx context.Context, conn *sql.Conn, table string) (found bool, err error) {
+	var engine, transactions sql.NullString
+	err = conn.QueryRowContext(ctx, `SELECT t.engine, e.transactions FROM information_schema.tables AS t
+		LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
+		WHERE t.table_schema = DATABASE() AND t.table_name = '`+table+`'`).Scan(&engine, &transactions)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if transactions.String != "YES" {
+		return true, fmt.Errorf("the table %s is kept by %s, which knows no transactions, so that answers would be stored for effects that were rolled back: ALTER TABLE `%[1]s` ENGINE=InnoDB", table, engine.String)
+	}
+	wrong, err := wrongMySQL(ctx, conn, table)
+	if wrong != nil {
+		err = fmt.Errorf("the table %s is not as this version needs it; compare it with sqlstore.Schema: %s", table, strings.Join(wrong, "; "))
+	}
+	return true, err
+}
+
+// wrongMySQL returns what is wrong with the table's columns and indexes, with
+// the statement that makes each right.
+func wrongMySQL(ctx context.Context, conn *sql.Conn, table string) (wrong []string, err error) {
+	rows, err := conn.QueryContext(ctx, `SELECT column_name, column_type, is_nullable, column_default IS NULL AND extra = '',
+		(SELECT count(*) FROM information_schema.statistics AS s WHERE s.table_schema = c.table_schema AND s.table_name = c.table_name
+			AND s.column_name = c.column_name AND s.seq_in_index = 1 AND (c.column_name <> 'id' OR s.non_unique = 0 AND s.sub_part IS NULL
+			AND NOT EXISTS (SELECT 1 FROM information_schema.statistics AS n WHERE n.table_schema = s.table_schema AND n.table_name = s.table_name
+				AND n.index_name = s.index_name AND n.seq_in_index = 2)))
+		FROM information_schema.columns AS c WHERE table_schema = DATABASE() AND table_name = '`+table+`'`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	missing := slices.Clone(mysqlTypes)
+	for rows.Next() {
+		var name, kind, nullable string
+		var bare bool // it has no value by itself
+		var indexes int
+		if err := rows.Scan(&name, &kind, &nullable, &bare, &indexes); err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(missing, func(want struct{ name, kind string }) bool { return want.name == name })
+		switch {
+		case i < 0 && nullable == "NO" && bare:
+			wrong = append(wrong, fmt.Sprintf("column %s is not the store's, and NOT NULL without a default", name))
+		case i < 0:
+		default:
+			want := missing[i].kind
+			missing = slices.Delete(missing, i, i+1)
+			// Before MySQL 8.0.19 integer types have a width: smallint(6).
+			if plain, _, _ := strings.Cut(kind, "("); kind != want && plain != want || nullable != "NO" {
+				wrong = append(wrong, fmt.Sprintf("column %s is %s: ALTER TABLE `%s` MODIFY `%[1]s` %[4]s NOT NULL", name, kind, table, want))
+			}
+			switch {
+			case indexes > 0:
+			case name == "id":
+				wrong = append(wrong, fmt.Sprintf("no unique index on id, which the guarantee rests on: ALTER TABLE `%s` ADD PRIMARY KEY (`id`)", table))
+			case name == "expires_at":
+				wrong = append(wrong, fmt.Sprintf("no index on expires_at, which Sweep needs: CREATE INDEX `%s_expires_at` ON `%[1]s` (`expires_at`)", table))
+			}
+		}
+	}
+	for _, m := range missing {
+		wrong = append(wrong, fmt.Sprintf("column %s is missing", m.name))
+	}
+	return wrong, rows.Err()
+}

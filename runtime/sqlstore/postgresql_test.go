@@ -1,0 +1,292 @@
+package sqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/lib/pq"                // also the driver "postgres"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testenv"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
+	"github.com/idemgen/idemgen/runtime/sqlstore"
+	"github.com/idemgen/idemgen/runtime/storetest"
+)
+
+// postgresqlDrivers are the names of PostgreSQL's drivers.
+var postgresqlDrivers = []string{"pgx", "postgres"}
+
+func openPostgreSQL(t testing.TB, driver, dsn string, conns int) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(conns)
+	return db
+}
+
+// newPostgreSQL returns a pool on a new database with the store's table and one
+// of effects, and its connection string.
+func newPostgreSQL(t testing.TB, driver string) (*sql.DB, string) {
+	t.Helper()
+	dsn := testenv.Postgres(t)
+	db := openPostgreSQL(t, driver, dsn, 0)
+	if err := sqlstore.Migrate(t.Context(), db, sqlstore.PostgreSQL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE effects (label TEXT NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	return db, dsn
+}
+
+func newPostgreSQLStore(t testing.TB, db *sql.DB, opts ...sqlstore.Option) *sqlstore.Store {
+	t.Helper()
+	s, err := sqlstore.New(t.Context(), db, sqlstore.PostgreSQL, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// payPostgreSQL is work that makes one effect.
+func payPostgreSQL(label string) idempotency.Work[*sql.Tx] {
+	return func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (label) VALUES ($1)", label)
+		return created(label), err
+	}
+}
+
+func countPostgreSQL(t testing.TB, db *sql.DB, label string) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(context.WithoutCancel(t.Context()), "SELECT count(*) FROM effects WHERE label = $1", label).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Every check has tables of its own in one database for each driver and setting.
+//
+// Covers STO-15, STO-18, STO-19, STO-20, EXP-08.
+func TestConformanceOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, driver string
+		dsn          func(t *testing.T) string
+	}{
+		{"Pgx", "pgx", func(t *testing.T) string { return testenv.Postgres(t) + "&timezone=Pacific/Auckland" }},
+		{"PgxThroughPgBouncer", "pgx", func(t *testing.T) string {
+			return testenv.PgBouncer(t, testenv.Postgres(t)) + "&default_query_exec_mode=exec"
+		}},
+		{"Pq", "postgres", func(t *testing.T) string { return testenv.Postgres(t) + "&timezone=America/Los_Angeles" }},
+		{"PqSerializable", "postgres", func(t *testing.T) string {
+			return testenv.Postgres(t) + "&default_transaction_isolation=serializable&binary_parameters=yes"
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dsn := c.dsn(t)
+			var tables atomic.Int32
+			storetest.Run(t, storetest.Harness[*sql.Tx]{
+				Open: func(t *testing.T) storetest.Fixture[*sql.Tx] {
+					return postgresqlFixture(t, openPostgreSQL(t, c.driver, dsn, 4), openPostgreSQL(t, c.driver, dsn, 4), tables.Add(1))
+				},
+				Faults: map[string]func(context.Context, *sql.Tx) error{
+					"Commit":              func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+					"Rollback":            func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+					"COMMIT as text":      ignored("COMMIT"),
+					"ROLLBACK as text":    ignored("ROLLBACK"),
+					"COMMIT and BEGIN":    ignored("COMMIT", "BEGIN"),
+					"COMMIT AND CHAIN":    ignored("COMMIT AND CHAIN"),
+					"failed statement":    ignored("SELECT 1/0"),
+					"savepoint left open": ignored("SAVEPOINT mine"),
+				},
+				Conflict: func(ctx context.Context, tx *sql.Tx) error {
+					_, err := tx.ExecContext(ctx, "DO $$ BEGIN RAISE EXCEPTION 'lost' USING errcode = '40001'; END $$")
+					return err
+				},
+			})
+		})
+	}
+}
+
+// postgresqlFixture opens two stores that share nothing but new tables.
+func postgresqlFixture(t *testing.T, db, other *sql.DB, number int32) storetest.Fixture[*sql.Tx] {
+	t.Helper()
+	records, effects := fmt.Sprintf("Records_%d", number), fmt.Sprintf("effects_%d", number)
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE "+effects+" (label TEXT NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	table := sqlstore.WithTable(records)
+	if err := sqlstore.Migrate(t.Context(), db, sqlstore.PostgreSQL, table); err != nil {
+		t.Fatal(err)
+	}
+	return storetest.Fixture[*sql.Tx]{
+		Store:   newPostgreSQLStore(t, db, table),
+		Replica: newPostgreSQLStore(t, other, table),
+		Effect: func(ctx context.Context, tx *sql.Tx, label string) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" (label) VALUES ($1)", label)
+			return err
+		},
+		Effects: func(ctx context.Context, label string) (n int, err error) {
+			err = db.QueryRowContext(ctx, "SELECT count(*) FROM "+effects+" WHERE label = $1", label).Scan(&n)
+			return n, err
+		},
+		Advance: func(ctx context.Context, d time.Duration) error {
+			_, err := db.ExecContext(ctx, fmt.Sprintf(`UPDATE "%s" SET created_at = created_at - interval '%d ms', expires_at = expires_at - interval '%[2]d ms'`, records, d.Milliseconds()))
+			return err
+		},
+	}
+}
+
+// What package pgxstore has stored this one replays, and the other way round;
+// a claim of one is in flight for the other.
+func TestTableIsSharedWithPgxstore(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := newPostgreSQL(t, driver)
+			pool, err := pgxpool.New(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			if err := pgxstore.Migrate(t.Context(), pool); err != nil {
+				t.Fatalf("pgxstore.Migrate on this package's table: %v", err)
+			}
+			native, err := pgxstore.New(t.Context(), pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newPostgreSQLStore(t, db)
+			payNative := func(label string) idempotency.Work[pgx.Tx] {
+				return func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
+					if _, err := s.Execute(ctx, request(label), never(t)); !isInFlight(err) {
+						t.Errorf("sqlstore, while pgxstore's work runs: %v", err)
+					}
+					_, err := tx.Exec(ctx, "INSERT INTO effects (label) VALUES ($1)", label)
+					return created(label), err
+				}
+			}
+			if _, err := native.Execute(t.Context(), request("native"), payNative("native")); err != nil {
+				t.Fatal(err)
+			}
+			res, err := s.Execute(t.Context(), request("native"), never(t))
+			if err != nil || !res.Replayed || string(res.Body) != "native" {
+				t.Errorf("sqlstore after pgxstore: %+v, %v", res, err)
+			}
+
+			neverNative := func(context.Context, pgx.Tx) (idempotency.Response, error) {
+				t.Error("work ran; it must not")
+				return idempotency.Response{Status: 500}, nil
+			}
+			_, err = s.Execute(t.Context(), request("sql"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+				if _, err := native.Execute(ctx, request("sql"), neverNative); !isInFlight(err) {
+					t.Errorf("pgxstore, while sqlstore's work runs: %v", err)
+				}
+				return payPostgreSQL("sql")(ctx, tx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err = native.Execute(t.Context(), request("sql"), neverNative)
+			if err != nil || !res.Replayed || string(res.Body) != "sql" {
+				t.Errorf("pgxstore after sqlstore: %+v, %v", res, err)
+			}
+			for _, label := range []string{"native", "sql"} {
+				if n := countPostgreSQL(t, db, label); n != 1 {
+					t.Errorf("%d effects %s", n, label)
+				}
+			}
+		})
+	}
+}
+
+func isInFlight(err error) bool {
+	code, ok := codeOf(err)
+	return ok && code == idempotency.CodeInFlight
+}
+
+// Both packages create the same table.
+func TestSchemaIsThatOfPgxstore(t *testing.T) {
+	t.Parallel()
+	other, err := os.ReadFile("../pgxstore/schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := sqlstore.Schema(sqlstore.PostgreSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := regexp.MustCompile(`(?m)^--.*$`)
+	plain := func(s string) string {
+		return strings.Join(strings.Fields(strings.ReplaceAll(comment.ReplaceAllString(s, ""), `"`, "")), " ")
+	}
+	if got, want := plain(own), plain(string(other)); got != want {
+		t.Errorf("schema\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A COMMIT that the server refuses for good, here by a deferred constraint, is
+// an error and no retryable refusal; nothing is kept.
+//
+// Covers CRA-07.
+func TestDeferredConstraint(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db, _ := newPostgreSQL(t, driver)
+			s := newPostgreSQLStore(t, db)
+			if _, err := db.ExecContext(t.Context(), "ALTER TABLE effects ADD UNIQUE (label) DEFERRABLE INITIALLY DEFERRED"); err != nil {
+				t.Fatal(err)
+			}
+			twice := func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+				if _, err := payPostgreSQL("k")(ctx, tx); err != nil {
+					return idempotency.Response{}, err
+				}
+				return payPostgreSQL("k")(ctx, tx)
+			}
+			_, err := s.Execute(t.Context(), request("k"), twice)
+			if code, refusal := codeOf(err); err == nil || refusal {
+				t.Errorf("Execute: %v (%s), want the constraint's error", err, code)
+			}
+			if _, err = s.Transact(t.Context(), twice); err == nil {
+				t.Error("Transact: no error")
+			}
+			if n := countPostgreSQL(t, db, "k"); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+			if _, err := s.Execute(t.Context(), request("k"), payPostgreSQL("k")); err != nil {
+				t.Errorf("retry: %v", err)
+			}
+		})
+	}
+}
+
+// Drivers tell the server's code of an error in the way that the store reads.
+func TestPostgreSQLDriversTellTheCode(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		db := openPostgreSQL(t, driver, testenv.Postgres(t), 1)
+		_, err := db.ExecContext(t.Context(), "SELECT 1/0")
+		coded, ok := err.(interface{ SQLState() string }) //nolint:errorlint // as it is
+		if !ok || coded.SQLState() != "22012" {
+			t.Errorf("%s: %v", driver, err)
+		}
+	}
+	var _ interface{ SQLState() string } = &pq.Error{}
+}

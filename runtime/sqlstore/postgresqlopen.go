@@ -1,0 +1,200 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+func (postgresql) open(ctx context.Context, db *sql.DB, c config) (engine, error) {
+	if c.reader != nil {
+		return nil, errReader
+	}
+	if err := checkPostgreSQLName(c.table); err != nil {
+		return nil, err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: connect: %w", err)
+	}
+	defer conn.Close()
+	if err := checkPostgreSQLSession(ctx, conn); err != nil {
+		return nil, fmt.Errorf("sqlstore: %w", err)
+	}
+	table, found, err := inspectPostgreSQL(ctx, conn, c.table)
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: %w", err)
+	}
+	if !found {
+		return nil, fmt.Errorf("sqlstore: %w", missingTable(c.table))
+	}
+	if db.Stats().MaxOpenConnections != 1 {
+		other, err := db.Conn(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("sqlstore: connect: %w", err)
+		}
+		defer other.Close()
+		if err := checkPostgreSQLLocks(ctx, conn, other); err != nil {
+			return nil, fmt.Errorf("sqlstore: %w", err)
+		}
+	}
+	return newPostgreSQLEngine(db, table), nil
+}
+
+// checkPostgreSQLName leaves room for the suffix of the index's name in
+// PostgreSQL's 63 bytes.
+func checkPostgreSQLName(table string) error {
+	if len(table) > 55 {
+		return fmt.Errorf("sqlstore: %q cannot be a table's name on PostgreSQL: use at most 55 letters", table)
+	}
+	return nil
+}
+
+func checkPostgreSQLSession(ctx context.Context, conn *sql.Conn) error {
+	var readOnly, encoding string
+	err := conn.QueryRowContext(ctx, "SELECT current_setting('transaction_read_only'), current_setting('client_encoding')").Scan(&readOnly, &encoding)
+	switch {
+	case err != nil:
+		return err
+	case readOnly != "off":
+		return errors.New("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write finds it)")
+	case encoding != "UTF8" && encoding != "SQL_ASCII":
+		return fmt.Errorf("client_encoding is %s instead of UTF8: leave it out of the connection string", encoding)
+	}
+	return nil
+}
+
+// checkPostgreSQLLocks refuses a server whose advisory locks keep no other
+// session out, as some that only speak PostgreSQL's protocol.
+func checkPostgreSQLLocks(ctx context.Context, conn, other *sql.Conn) error {
+	number := rand.Int64()
+	take := func(conn *sql.Conn) (taken bool, end func(), err error) {
+		tx, err := conn.BeginTx(ctx, nil)
+		if err != nil {
+			return false, nil, err
+		}
+		err = tx.QueryRowContext(ctx, "SELECT pg_try_advisory_xact_lock($1::bigint)", number).Scan(&taken)
+		return taken, func() { _ = tx.Rollback() }, err // it holds nothing but the lock
+	}
+	first, end, err := take(conn)
+	if end != nil {
+		defer end()
+	}
+	if err != nil {
+		return fmt.Errorf("advisory locks do not work here: use package pgxstore, which needs none: %w", err)
+	}
+	second, endSecond, err := take(other)
+	if endSecond != nil {
+		defer endSecond()
+	}
+	if err == nil && (!first || second) {
+		err = errors.New("advisory locks keep no other session out here: use package pgxstore, which needs none")
+	}
+	return err
+}
+
+// querier is a connection or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// postgresqlTypes are the columns of the table, by name.
+var postgresqlTypes = map[string]string{
+	"id":          "uuid",
+	"created_at":  "timestamp with time zone",
+	"expires_at":  "timestamp with time zone",
+	"status":      "smallint",
+	"scope":       "text",
+	"operation":   "text",
+	"key":         "text",
+	"fingerprint": "bytea",
+	"header":      "bytea",
+	"body":        "bytea",
+}
+
+// inspectPostgreSQL looks into the catalog. It returns the table's quoted name
+// with the schema that it was found in, and whether it is there; its error says
+// what is wrong with one that is.
+func inspectPostgreSQL(ctx context.Context, db querier, table string) (name string, found bool, err error) {
+	var oid int64
+	var permanent, allowed, unique, sorted bool
+	var schema, relation, user string
+	err = db.QueryRowContext(ctx, `SELECT c.oid::bigint, nspname, relname, relpersistence = 'p', current_user,
+		has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
+		EXISTS (SELECT 1 FROM pg_index JOIN pg_attribute AS a ON a.attrelid = indrelid AND a.attnum = indkey[0]
+			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND indisunique AND indimmediate AND indnkeyatts = 1 AND a.attname = 'id'),
+		EXISTS (SELECT 1 FROM pg_index JOIN pg_attribute AS a ON a.attrelid = indrelid AND a.attnum = indkey[0]
+			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND a.attname = 'expires_at')
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass($1::text)`, `"`+table+`"`).
+		Scan(&oid, &schema, &relation, &permanent, &user, &allowed, &unique, &sorted)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	name = quoteIdentifier(schema) + "." + quoteIdentifier(relation)
+	wrong, err := wrongPostgreSQL(ctx, db, oid, name)
+	if err != nil {
+		return "", true, err
+	}
+	if !permanent {
+		wrong = append(wrong, "it is UNLOGGED or TEMPORARY, and a crash would lose answers and keep what handlers have done: ALTER TABLE "+name+" SET LOGGED")
+	}
+	if !allowed {
+		wrong = append(wrong, fmt.Sprintf("the user %s may not use it: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %[3]s", user, name, quoteIdentifier(user)))
+	}
+	if !unique {
+		wrong = append(wrong, "no unique index on id, which the guarantee rests on: ALTER TABLE "+name+" ADD PRIMARY KEY (id)")
+	}
+	if !sorted {
+		wrong = append(wrong, "no index on expires_at, which Sweep needs: CREATE INDEX ON "+name+" (expires_at)")
+	}
+	if wrong != nil {
+		return "", true, fmt.Errorf("the table %s is not as this version needs it; compare it with sqlstore.Schema: %s", name, strings.Join(wrong, "; "))
+	}
+	return name, true, nil
+}
+
+// wrongPostgreSQL returns what is wrong with the table's columns.
+func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (wrong []string, err error) {
+	rows, err := db.QueryContext(ctx, `SELECT attname, format_type(atttypid, NULL), attnotnull,
+		attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = ''
+		FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped`, oid)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	found := make(map[string]bool)
+	for rows.Next() {
+		var name, kind string
+		var notNull, mandatory bool
+		if err := rows.Scan(&name, &kind, &notNull, &mandatory); err != nil {
+			return nil, err
+		}
+		want, ours := postgresqlTypes[name]
+		found[name] = true
+		switch {
+		case !ours && mandatory:
+			wrong = append(wrong, "column "+name+" is not the store's, and NOT NULL without a default")
+		case ours && kind != want:
+			wrong = append(wrong, fmt.Sprintf("column %s is %s instead of %s", name, kind, want))
+		case ours && !notNull:
+			wrong = append(wrong, fmt.Sprintf("column %s can be null: ALTER TABLE %s ALTER %[1]s SET NOT NULL", name, table))
+		}
+	}
+	for name := range postgresqlTypes {
+		if !found[name] {
+			wrong = append(wrong, "column "+name+" is missing")
+		}
+	}
+	slices.Sort(wrong)
+	return wrong, rows.Err()
+}
+
+func quoteIdentifier(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,20 @@
+-- Records of answered requests, for github.com/idemgen/idemgen/runtime/sqlstore
+-- on MySQL and MariaDB. A row is written once, in the commit of the effects that
+-- it answers for. Texts are UTF-8 in binary columns, so that no collation takes
+-- two keys for one and no connection's character set changes them; read them with
+-- CONVERT(`key` USING utf8mb4). No column cuts a value short in a session that is
+-- not strict.
+CREATE TABLE IF NOT EXISTS `idempotency_records` (
+	`id`          BINARY(16)    NOT NULL, -- from scope, operation and key
+	`scope`       LONGBLOB      NOT NULL,
+	`operation`   LONGBLOB      NOT NULL,
+	`key`         LONGBLOB      NOT NULL,
+	`fingerprint` VARBINARY(64) NOT NULL,
+	`status`      SMALLINT      NOT NULL,
+	`header`      LONGBLOB      NOT NULL, -- one "Name: value" line for each value
+	`body`        LONGBLOB      NOT NULL, -- as it was sent
+	`created_at`  BIGINT        NOT NULL, -- Unix time in milliseconds, as is expires_at
+	`expires_at`  BIGINT        NOT NULL,
+	PRIMARY KEY (`id`),
+	KEY `idempotency_records_expires_at` (`expires_at`)
+) ENGINE=InnoDB;
