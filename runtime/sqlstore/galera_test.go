@@ -27,7 +27,7 @@ func TestConformanceOnGalera(t *testing.T) {
 	storetest.Run(t, mysqlHarness(func(t *testing.T) storetest.Fixture[*sql.Tx] {
 		n := tables.Add(1)
 		node := nodes[int(n)%len(nodes)]
-		return mysqlFixture(t, openMySQL(t, node, nil, 4), openMySQL(t, node, nil, 4), n)
+		return mysqlServer().fixture(t, openMySQL(t, node, nil, 4), openMySQL(t, node, nil, 4), n)
 	}))
 }
 
@@ -153,7 +153,7 @@ func TestGaleraLostCommit(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Galera(t)[0]
 	fillMySQL(t, openMySQL(t, dsn, nil, 0))
-	srv := servers()[0]
+	srv := mysqlServer()
 	p, through := srv.proxied(t, dsn)
 	s := srv.store(t, through, 2, sqlstore.WithFinishTimeout(500*time.Millisecond))
 	p.on(srv.commit, cut)

@@ -5,78 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/sqlstore"
 )
-
-// server is a database that tests of all servers use alike, in a new database.
-type server struct {
-	name    string
-	driver  string
-	dialect sqlstore.Dialect
-	commit  string // a COMMIT on the wire, and nothing else
-	pool    func(t testing.TB) (db *sql.DB, dsn string)
-	work    func(label string) idempotency.Work[*sql.Tx]
-	// through returns dsn with the address of a proxy, and the server's own.
-	through func(t testing.TB, dsn string, addr func(server string) string) string
-}
-
-func servers() []server {
-	postgresql := func(driver string) server {
-		return server{
-			name: "PostgreSQL, " + driver, driver: driver, dialect: sqlstore.PostgreSQL, commit: "commit\x00",
-			pool: func(t testing.TB) (*sql.DB, string) { return newPostgreSQL(t, driver) },
-			work: payPostgreSQL,
-			through: func(t testing.TB, dsn string, addr func(string) string) string {
-				u, err := url.Parse(dsn)
-				if err != nil {
-					t.Fatal(err)
-				}
-				u.Host = addr(u.Host)
-				return u.String()
-			},
-		}
-	}
-	return []server{
-		{
-			name: "MySQL", driver: "mysql", dialect: sqlstore.MySQL, commit: "\x03COMMIT", pool: newMySQL, work: pay,
-			through: func(t testing.TB, dsn string, addr func(string) string) string {
-				cfg, err := mysql.ParseDSN(dsn)
-				if err != nil {
-					t.Fatal(err)
-				}
-				cfg.Addr = addr(cfg.Addr)
-				return cfg.FormatDSN()
-			},
-		},
-		postgresql("pgx"),
-		postgresql("postgres"),
-	}
-}
-
-// store opens a pool and a store.
-func (s server) store(t testing.TB, dsn string, conns int, opts ...sqlstore.Option) *sqlstore.Store {
-	t.Helper()
-	db, err := sql.Open(s.driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	db.SetMaxOpenConns(conns)
-	store, err := sqlstore.New(t.Context(), db, s.dialect, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
 
 // proxied starts a proxy before the server of dsn.
 func (s server) proxied(t testing.TB, dsn string) (p *proxy, through string) {
@@ -86,15 +22,6 @@ func (s server) proxied(t testing.TB, dsn string) (p *proxy, through string) {
 		return p.addr
 	})
 	return p, through
-}
-
-func count(t testing.TB, db *sql.DB, label string) (n int) {
-	t.Helper()
-	err := db.QueryRowContext(context.WithoutCancel(t.Context()), "SELECT count(*) FROM effects WHERE label = '"+label+"'").Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // settled repeats a request while it is in flight: until the server has noticed

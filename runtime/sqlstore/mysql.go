@@ -64,25 +64,42 @@ type mysqlEngine struct {
 	synced string
 	// maxPacket is how many bytes the server takes in one message.
 	maxPacket int
-	store     *sql.Stmt // parsed once for each connection
+
+	store *sql.Stmt // parsed once for each connection
+	// The others hold $id and $lock, the name of the claim's lock; purge $ids.
+	enter, look, expire, delete string
+	due, purge                  string
+}
+
+// write makes the statements.
+func (e *mysqlEngine) write() {
+	r := strings.NewReplacer("$table", e.table, "$now", mysqlNow, "$record", mysqlRecord, "$synced", e.synced)
+	// The id that is looked for depends on what GET_LOCK answers, so the record
+	// is read when the lock is held; and InnoDB makes a statement's snapshot when
+	// it reads the first row. So what the last holder of the lock has committed
+	// is seen, at every isolation level but READ UNCOMMITTED, which open refuses.
+	e.enter = r.Replace("$syncedSELECT l.held, $record FROM (SELECT GET_LOCK('$lock', 0) AS held) AS l" +
+		" LEFT JOIN $table AS r ON r.id = IF(l.held IS NULL, $id, $id)")
+	e.look = r.Replace("$syncedSELECT $record FROM (SELECT 1 AS one) AS l LEFT JOIN $table AS r ON r.id = $id")
+	e.expire = r.Replace("DELETE FROM $table WHERE id = $id AND expires_at <= $now")
+	e.delete = r.Replace("DELETE FROM $table WHERE id = $id AND created_at = ")
+	e.due = r.Replace("SELECT HEX(id) FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ")
+	e.purge = r.Replace("DELETE FROM $table WHERE id IN ($ids) AND expires_at <= $now")
+}
+
+// lock is the name of a claim's lock: on the server, whose databases all share
+// the names, no other, and at most 64 bytes.
+func (e *mysqlEngine) lock(id [16]byte) string { return e.locks + hex.EncodeToString(id[:]) }
+
+// at writes an id into a statement.
+func (e *mysqlEngine) at(id [16]byte, statement string) string {
+	statement = strings.ReplaceAll(statement, "$id", "x'"+hex.EncodeToString(id[:])+"'")
+	return strings.ReplaceAll(statement, "$lock", e.lock(id))
 }
 
 func (*mysqlEngine) oneWriter() bool { return false }
 
 func (e *mysqlEngine) proves() bool { return !e.cluster }
-
-// enter is the statement of a claim, and the name of its lock. The id that is
-// looked for depends on what GET_LOCK answers, so the record is read when the
-// lock is held; and InnoDB makes a statement's snapshot when it reads the first
-// row. So what the last holder of the lock has committed is seen, at every
-// isolation level but READ UNCOMMITTED, which open refuses.
-func (e *mysqlEngine) enter(id [16]byte) (query, lock string) {
-	digits := hex.EncodeToString(id[:])
-	lock = e.locks + digits
-	return e.synced + "SELECT l.held, " + mysqlRecord +
-		" FROM (SELECT GET_LOCK('" + lock + "', 0) AS held) AS l" +
-		" LEFT JOIN " + e.table + " AS r ON r.id = IF(l.held IS NULL, x'" + digits + "', x'" + digits + "')", lock
-}
 
 // claim takes the lock and reads the record outside a transaction: inside a
 // SERIALIZABLE one the read would lock the gap that a new record falls into. A
@@ -93,10 +110,9 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	query, lock := e.enter(k.id)
 	a := new(attempt)
 	var held sql.NullBool
-	a.now, a.record, err = scan(conn.QueryRowContext(ctx, query), &held)
+	a.now, a.record, err = scan(conn.QueryRowContext(ctx, e.at(k.id, e.enter)), &held)
 	if err == nil && !held.Valid {
 		err = errors.New("sqlstore: GET_LOCK failed")
 	}
@@ -107,7 +123,7 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 	}
 	a.held = held.Bool
 	a.free = func() {
-		if a.held && unlock(conn, lock) != nil || a.spoiled {
+		if a.held && unlock(conn, e.lock(k.id)) != nil || a.spoiled {
 			discard(conn)
 		}
 		conn.Close()
@@ -154,8 +170,7 @@ func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempot
 		}
 	}
 	if a.record != nil { // expired
-		_, err := a.tx.ExecContext(ctx, "DELETE FROM "+e.table+" WHERE id = x'"+hex.EncodeToString(k.id[:])+"' AND expires_at <= "+mysqlNow)
-		if err != nil {
+		if _, err := a.tx.ExecContext(ctx, e.at(k.id, e.expire)); err != nil {
 			return err
 		}
 	}
@@ -165,14 +180,12 @@ func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempot
 }
 
 func (e *mysqlEngine) find(ctx context.Context, id [16]byte) (*record, error) {
-	_, rec, err := scan(e.db.QueryRowContext(ctx, e.synced+"SELECT "+mysqlRecord+
-		" FROM (SELECT 1 AS one) AS l LEFT JOIN "+e.table+" AS r ON r.id = x'"+hex.EncodeToString(id[:])+"'"))
+	_, rec, err := scan(e.db.QueryRowContext(ctx, e.at(id, e.look)))
 	return rec, err
 }
 
 func (e *mysqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
-	return affected(e.db.ExecContext(ctx, "DELETE FROM "+e.table+
-		" WHERE id = x'"+hex.EncodeToString(id[:])+"' AND created_at = "+strconv.FormatInt(created, 10)))
+	return affected(e.db.ExecContext(ctx, e.at(id, e.delete)+strconv.FormatInt(created, 10)))
 }
 
 // sweep finds the records without locks and deletes them by their ids: a DELETE
@@ -200,13 +213,11 @@ func (e *mysqlEngine) sweep(ctx context.Context, limit int) (int64, error) {
 		}
 		conn.Close()
 	}()
-	ids, err := expiredMySQL(ctx, conn, "SELECT HEX(id) FROM "+e.table+" WHERE expires_at <= "+mysqlNow+
-		" ORDER BY expires_at LIMIT "+strconv.Itoa(limit))
+	ids, err := expiredMySQL(ctx, conn, e.due+strconv.Itoa(limit))
 	if len(ids) == 0 || err != nil {
 		return 0, err
 	}
-	n, err := affected(conn.ExecContext(ctx, "DELETE FROM "+e.table+
-		" WHERE id IN (x'"+strings.Join(ids, "', x'")+"') AND expires_at <= "+mysqlNow))
+	n, err := affected(conn.ExecContext(ctx, strings.ReplaceAll(e.purge, "$ids", "x'"+strings.Join(ids, "', x'")+"'")))
 	if e.judge(err) == conflict { // a sweeper on another node
 		return 0, nil
 	}

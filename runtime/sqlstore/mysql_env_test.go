@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql" // also the driver "mysql"
 
@@ -112,7 +111,7 @@ func TestConformanceOnMySQL(t *testing.T) {
 			dsn := testenv.MariaDB(t)
 			var tables atomic.Int32
 			storetest.Run(t, mysqlHarness(func(t *testing.T) storetest.Fixture[*sql.Tx] {
-				return mysqlFixture(t, openMySQL(t, dsn, c.params, c.conns), openMySQL(t, dsn, c.params, c.conns), tables.Add(1))
+				return mysqlServer().fixture(t, openMySQL(t, dsn, c.params, c.conns), openMySQL(t, dsn, c.params, c.conns), tables.Add(1))
 			}))
 		})
 	}
@@ -138,35 +137,6 @@ func mysqlHarness(open func(t *testing.T) storetest.Fixture[*sql.Tx]) storetest.
 		},
 		Conflict: func(context.Context, *sql.Tx) error {
 			return fmt.Errorf("debit: %w", &mysql.MySQLError{Number: 1213, SQLState: [5]byte([]byte("40001")), Message: "Deadlock found when trying to get lock; try restarting transaction"})
-		},
-	}
-}
-
-// mysqlFixture opens two stores that share nothing but new tables.
-func mysqlFixture(t *testing.T, db, other *sql.DB, number int32) storetest.Fixture[*sql.Tx] {
-	t.Helper()
-	records, effects := fmt.Sprintf("records_%d", number), fmt.Sprintf("effects_%d", number)
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE "+effects+" (label VARBINARY(2048) NOT NULL) ENGINE=InnoDB"); err != nil {
-		t.Fatal(err)
-	}
-	table := sqlstore.WithTable(records)
-	if err := sqlstore.Migrate(t.Context(), db, sqlstore.MySQL, table); err != nil {
-		t.Fatal(err)
-	}
-	return storetest.Fixture[*sql.Tx]{
-		Store:   newMySQLStore(t, db, table),
-		Replica: newMySQLStore(t, other, table),
-		Effect: func(ctx context.Context, tx *sql.Tx, label string) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" (label) VALUES (?)", label)
-			return err
-		},
-		Effects: func(ctx context.Context, label string) (n int, err error) {
-			err = db.QueryRowContext(ctx, "SELECT count(*) FROM "+effects+" WHERE label = ?", label).Scan(&n)
-			return n, err
-		},
-		Advance: func(ctx context.Context, d time.Duration) error {
-			_, err := db.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET created_at = created_at - %d, expires_at = expires_at - %[2]d LIMIT 1000000", records, d.Milliseconds()))
-			return err
 		},
 	}
 }

@@ -100,7 +100,7 @@ func TestNewRefusesOnMySQL(t *testing.T) {
 				t.Skipf("users cannot be made here: %v", err)
 			}
 		}
-		defer db.ExecContext(context.WithoutCancel(t.Context()), "DROP USER "+user) //nolint:errcheck // clean-up
+		defer func() { _, _ = db.ExecContext(context.WithoutCancel(t.Context()), "DROP USER "+user) }()
 		cfg.User, cfg.Passwd = user, ""
 		_, err = sqlstore.New(t.Context(), openMySQL(t, cfg.FormatDSN(), nil, 0), sqlstore.MySQL)
 		if err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, DELETE ON `"+cfg.DBName+"`") {

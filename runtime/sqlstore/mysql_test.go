@@ -40,8 +40,7 @@ func TestMySQLClaimReadsUnderItsLock(t *testing.T) {
 			for i := range 20 {
 				req := idempotency.Request{Identity: idempotency.Identity{Operation: "o", Key: fmt.Sprint(i)}, Retention: 1 << 40}
 				id := req.ID()
-				query, lock := e.enter(id)
-				waiting := strings.Replace(query, "', 0)", "', 60)", 1)
+				waiting := strings.Replace(e.at(id, e.enter), "', 0)", "', 60)", 1)
 				conn, err := db.Conn(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -56,7 +55,7 @@ func TestMySQLClaimReadsUnderItsLock(t *testing.T) {
 						}
 						found <- err
 					}()
-					return idempotency.Response{Status: 204}, untilWaiting(ctx, db, lock)
+					return idempotency.Response{Status: 204}, untilWaiting(ctx, db, e.lock(id))
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -121,7 +120,7 @@ func TestMySQLLocksAreReleased(t *testing.T) {
 				t.Logf("%s: %v", name, err)
 			}()
 		}
-		_, lock := s.engine.(*mysqlEngine).enter(req.ID())
+		lock := s.engine.(*mysqlEngine).lock(req.ID())
 		var free bool
 		if err := db.QueryRowContext(t.Context(), "SELECT IS_FREE_LOCK('"+lock+"')").Scan(&free); err != nil || !free {
 			t.Errorf("%s: lock free: %v, %v", name, free, err)

@@ -20,7 +20,8 @@ func (mysql) open(ctx context.Context, db *sql.DB, c config) (engine, error) {
 	if err := e.verify(ctx, c.table); err != nil {
 		return nil, fmt.Errorf("sqlstore: %w", err)
 	}
-	return e, e.prepare(ctx, c.table)
+	e.write()
+	return e, e.prepare(ctx)
 }
 
 // verify refuses a database that cannot keep the guarantee.
@@ -150,19 +151,20 @@ func (e *mysqlEngine) checkLocks(ctx context.Context, conn, other *sql.Conn) err
 
 // prepare parses what needs more than SELECT, and so finds out whether the user
 // may do it.
-func (e *mysqlEngine) prepare(ctx context.Context, table string) error {
-	remove, err := e.db.PrepareContext(ctx, "DELETE FROM "+e.table+" WHERE id = ?")
+func (e *mysqlEngine) prepare(ctx context.Context) error {
+	r := strings.NewReplacer("$table", e.table, "$now", mysqlNow)
+	remove, err := e.db.PrepareContext(ctx, r.Replace("DELETE FROM $table WHERE id = ?"))
 	if err == nil {
 		remove.Close()
-		e.store, err = e.db.PrepareContext(ctx, "INSERT INTO "+e.table+
+		e.store, err = e.db.PrepareContext(ctx, r.Replace("INSERT INTO $table"+
 			" (id, scope, operation, `key`, fingerprint, status, header, `body`, created_at, expires_at)"+
-			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, "+mysqlNow+", "+mysqlNow+" + ?)")
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?)"))
 	}
 	if mysqlNumber(err) == mysqlDenied {
 		return fmt.Errorf("sqlstore: the user of the data source name may not use the table: GRANT SELECT, INSERT, DELETE ON %s TO that user: %w", e.table, err)
 	}
 	if err != nil {
-		return fmt.Errorf("sqlstore: the table %s cannot be written: %w", table, err)
+		return fmt.Errorf("sqlstore: the table %s cannot be written: %w", e.table, err)
 	}
 	return nil
 }
@@ -187,7 +189,7 @@ func inspectMySQL(ctx context.Context, conn *sql.Conn, table string) (found bool
 	var engine, transactions sql.NullString
 	err = conn.QueryRowContext(ctx, `SELECT t.engine, e.transactions FROM information_schema.tables AS t
 		LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
-		WHERE t.table_schema = DATABASE() AND t.table_name = '`+table+`'`).Scan(&engine, &transactions)
+		WHERE t.table_schema = DATABASE() AND t.table_name = ?`, table).Scan(&engine, &transactions)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -212,7 +214,7 @@ func wrongMySQL(ctx context.Context, conn *sql.Conn, table string) (wrong []stri
 			AND s.column_name = c.column_name AND s.seq_in_index = 1 AND (c.column_name <> 'id' OR s.non_unique = 0 AND s.sub_part IS NULL
 			AND NOT EXISTS (SELECT 1 FROM information_schema.statistics AS n WHERE n.table_schema = s.table_schema AND n.table_name = s.table_name
 				AND n.index_name = s.index_name AND n.seq_in_index = 2)))
-		FROM information_schema.columns AS c WHERE table_schema = DATABASE() AND table_name = '`+table+`'`)
+		FROM information_schema.columns AS c WHERE table_schema = DATABASE() AND table_name = ?`, table)
 	if err != nil {
 		return nil, err
 	}

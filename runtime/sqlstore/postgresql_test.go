@@ -3,18 +3,18 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	"github.com/lib/pq"                // also the driver "postgres"
+	_ "github.com/lib/pq"              // the driver "postgres"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/internal/testenv"
@@ -69,14 +69,6 @@ func payPostgreSQL(label string) idempotency.Work[*sql.Tx] {
 	}
 }
 
-func countPostgreSQL(t testing.TB, db *sql.DB, label string) (n int) {
-	t.Helper()
-	if err := db.QueryRowContext(context.WithoutCancel(t.Context()), "SELECT count(*) FROM effects WHERE label = $1", label).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // Every check has tables of its own in one database for each driver and setting.
 //
 // Covers STO-15, STO-18, STO-19, STO-20, EXP-08.
@@ -101,7 +93,7 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 			var tables atomic.Int32
 			storetest.Run(t, storetest.Harness[*sql.Tx]{
 				Open: func(t *testing.T) storetest.Fixture[*sql.Tx] {
-					return postgresqlFixture(t, openPostgreSQL(t, c.driver, dsn, 4), openPostgreSQL(t, c.driver, dsn, 4), tables.Add(1))
+					return postgresqlServer(c.driver).fixture(t, openPostgreSQL(t, c.driver, dsn, 4), openPostgreSQL(t, c.driver, dsn, 4), tables.Add(1))
 				},
 				Faults: map[string]func(context.Context, *sql.Tx) error{
 					"Commit":              func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
@@ -119,35 +111,6 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 				},
 			})
 		})
-	}
-}
-
-// postgresqlFixture opens two stores that share nothing but new tables.
-func postgresqlFixture(t *testing.T, db, other *sql.DB, number int32) storetest.Fixture[*sql.Tx] {
-	t.Helper()
-	records, effects := fmt.Sprintf("Records_%d", number), fmt.Sprintf("effects_%d", number)
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE "+effects+" (label TEXT NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
-	table := sqlstore.WithTable(records)
-	if err := sqlstore.Migrate(t.Context(), db, sqlstore.PostgreSQL, table); err != nil {
-		t.Fatal(err)
-	}
-	return storetest.Fixture[*sql.Tx]{
-		Store:   newPostgreSQLStore(t, db, table),
-		Replica: newPostgreSQLStore(t, other, table),
-		Effect: func(ctx context.Context, tx *sql.Tx, label string) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" (label) VALUES ($1)", label)
-			return err
-		},
-		Effects: func(ctx context.Context, label string) (n int, err error) {
-			err = db.QueryRowContext(ctx, "SELECT count(*) FROM "+effects+" WHERE label = $1", label).Scan(&n)
-			return n, err
-		},
-		Advance: func(ctx context.Context, d time.Duration) error {
-			_, err := db.ExecContext(ctx, fmt.Sprintf(`UPDATE "%s" SET created_at = created_at - interval '%d ms', expires_at = expires_at - interval '%[2]d ms'`, records, d.Milliseconds()))
-			return err
-		},
 	}
 }
 
@@ -191,7 +154,7 @@ func TestTableIsSharedWithPgxstore(t *testing.T) {
 
 			neverNative := func(context.Context, pgx.Tx) (idempotency.Response, error) {
 				t.Error("work ran; it must not")
-				return idempotency.Response{Status: 500}, nil
+				return idempotency.Response{}, errors.New("work ran")
 			}
 			_, err = s.Execute(t.Context(), request("sql"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
 				if _, err := native.Execute(ctx, request("sql"), neverNative); !isInFlight(err) {
@@ -207,7 +170,7 @@ func TestTableIsSharedWithPgxstore(t *testing.T) {
 				t.Errorf("pgxstore after sqlstore: %+v, %v", res, err)
 			}
 			for _, label := range []string{"native", "sql"} {
-				if n := countPostgreSQL(t, db, label); n != 1 {
+				if n := count(t, db, label); n != 1 {
 					t.Errorf("%d effects %s", n, label)
 				}
 			}
@@ -267,7 +230,7 @@ func TestDeferredConstraint(t *testing.T) {
 			if _, err = s.Transact(t.Context(), twice); err == nil {
 				t.Error("Transact: no error")
 			}
-			if n := countPostgreSQL(t, db, "k"); n != 0 {
+			if n := count(t, db, "k"); n != 0 {
 				t.Errorf("%d effects", n)
 			}
 			if _, err := s.Execute(t.Context(), request("k"), payPostgreSQL("k")); err != nil {
@@ -283,10 +246,12 @@ func TestPostgreSQLDriversTellTheCode(t *testing.T) {
 	for _, driver := range postgresqlDrivers {
 		db := openPostgreSQL(t, driver, testenv.Postgres(t), 1)
 		_, err := db.ExecContext(t.Context(), "SELECT 1/0")
-		coded, ok := err.(interface{ SQLState() string }) //nolint:errorlint // as it is
-		if !ok || coded.SQLState() != "22012" {
+		var coded interface {
+			error
+			SQLState() string
+		}
+		if !errors.As(err, &coded) || coded.SQLState() != "22012" {
 			t.Errorf("%s: %v", driver, err)
 		}
 	}
-	var _ interface{ SQLState() string } = &pq.Error{}
 }

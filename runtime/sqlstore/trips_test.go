@@ -94,7 +94,7 @@ func countedMySQL(t *testing.T, d *dialled) (*sql.DB, server) {
 	}
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
-	return db, servers()[0]
+	return db, mysqlServer()
 }
 
 func countedPostgreSQL(t *testing.T, d *dialled) (*sql.DB, server) {
@@ -110,5 +110,5 @@ func countedPostgreSQL(t *testing.T, d *dialled) (*sql.DB, server) {
 	}
 	db := stdlib.OpenDB(*cfg)
 	t.Cleanup(func() { _ = db.Close() })
-	return db, servers()[1]
+	return db, postgresqlServer("pgx")
 }
