@@ -1,5 +1,6 @@
 // Package sqlstore keeps idempotency records in the database that holds the
-// business data, through database/sql and any driver. It imports none.
+// business data, through database/sql and any driver. It imports none. There is
+// a [Dialect] for SQLite, for MySQL and MariaDB, and for PostgreSQL.
 //
 // # Guarantee
 //
@@ -9,22 +10,42 @@
 // answer that was committed. A crash leaves no claim behind: the key is free
 // as soon as the database has rolled the transaction back.
 //
-// Effects outside the transaction are not covered. That includes writes
-// through the pool instead of the transaction, which also wait for the
-// transaction that they are in, and writes to attached databases, whose commit
-// is not atomic with the main one's in WAL mode.
+// The record's unique key is the guarantee. The claim, which is the turn to
+// write on SQLite and a lock elsewhere, is the early sign that answers a
+// duplicate at once instead of letting it run in vain; a record that is found
+// decides, whoever holds the claim. A failover keeps the guarantee as far as the
+// database keeps commits: use synchronous replication.
 //
-// Work returns the errors of its statements. After some, such as a full disk,
-// SQLite has rolled the transaction back by itself: work that goes on gets no
-// answer stored, but what it writes from then on is committed on its own.
+// Effects outside the transaction are not covered. That includes writes
+// through the pool instead of the transaction, and on SQLite those to attached
+// databases, whose commit is not atomic with the main one's in WAL mode; on
+// MySQL those to tables of an engine without transactions, such as MyISAM.
+//
+// Work leaves COMMIT and ROLLBACK to the store. Where it has ended its
+// transaction, by whatever means, nothing is stored, and the error is
+// transaction_ended: what it has committed is not protected against a second
+// run. Work returns the errors of its statements. After some, such as a full
+// disk on SQLite or a deadlock on MySQL, the database has rolled the transaction
+// back by itself: work that goes on gets no answer stored, but what it writes
+// from then on is committed on its own.
+//
+// Serialization failures and deadlocks run work again, at most three times in
+// all. When the connection is lost in COMMIT, the store claims the key again on
+// another one for up to 5 s: a record means that it was committed, the claim
+// without a record that it was not, and otherwise the outcome is unknown.
+//
+// # The table
+//
+// Create it with [Migrate] as a step of its own, or put the statements of
+// [Schema] into a migration of your own: they are also in schema/sqlite.sql,
+// schema/mysql.sql and schema/postgresql.sql, which golang-migrate (as an up
+// migration) and Atlas (as a schema) take as they are, and goose under its line
+// "-- +goose Up". [New] changes nothing; it verifies what the guarantee needs.
+//
+// An expired record is replaced when its key comes again. The others stay until
+// they are swept: run [idempotency.RunSweeper] beside the server.
 //
 // # SQLite
-//
-// Create the table with [Migrate], or put the statements of [Schema] into a
-// migration of your own: they are also in schema/sqlite.sql, which
-// golang-migrate (as an up migration) and Atlas (as a schema) take as it is,
-// and goose under its line "-- +goose Up". Then open the store, which verifies
-// what the guarantee needs:
 //
 //	db, err := sql.Open("sqlite", "file:app.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)")
 //	…
@@ -60,6 +81,68 @@
 //	…
 //	store, err := sqlstore.New(ctx, db, sqlstore.SQLite, sqlstore.WithReader(readers))
 //
-// An expired record is deleted when its key comes again. The others stay until
-// they are swept: run [idempotency.RunSweeper] beside the server.
+// # MySQL and MariaDB
+//
+//	db, err := sql.Open("mysql", "app:secret@tcp(db.internal:3306)/shop")
+//	…
+//	store, err := sqlstore.New(ctx, db, sqlstore.MySQL) // the table is there: see Migrate
+//
+// The claim is GET_LOCK with no wait, on the connection that the request holds
+// anyway; a request never needs a second one. The lock is given back by its
+// name, and where that fails its session is ended.
+//
+// Work runs at the session's own isolation level. One statement outside the
+// transaction takes the lock and then reads the record, with a snapshot of its
+// own; so a record that was just committed is seen at REPEATABLE READ too, and
+// nothing is locked but a row that is there. READ UNCOMMITTED is refused, and
+// so is autocommit=0. Other settings of a data source name do not matter to the
+// store: clientFoundRows, parseTime, loc, interpolateParams, multiStatements,
+// charset, time_zone, sql_mode. Answers that are larger than the server's
+// max_allowed_packet are refused before they are sent (response_too_large).
+//
+// A statement that commits by itself, such as CREATE TABLE or LOCK TABLES, ends
+// the transaction of work: transaction_ended.
+//
+// A first request makes five round trips more than its bare transaction: claim,
+// SAVEPOINT, RELEASE SAVEPOINT (by which a transaction is known to be the same),
+// the record, and giving the lock back. A replay makes two.
+//
+// The transaction ends with its connection, but a server notices late that a
+// client has vanished. Bound that with idle_transaction_timeout=60 in the data
+// source name on MariaDB, and with wait_timeout elsewhere. The driver's
+// readTimeout bounds a server that has vanished.
+//
+// In a Galera cluster all nodes may write. The early sign holds on a node: a
+// duplicate that comes to another node while the first attempt runs may run as
+// well, and is rolled back when it comes to commit, then replayed. Handlers with
+// effects outside the transaction should therefore send all requests of a
+// client to one node. Claims and lookups wait for what the cluster has committed
+// (wsrep_sync_wait), on MariaDB by themselves. The fate of a COMMIT that is lost
+// with its node is unknown until the record is found.
+//
+// Tested are MariaDB and its Galera cluster. Behind a proxy that shares sessions
+// among clients, locks must stay with their client.
+//
+// # PostgreSQL
+//
+//	db, err := sql.Open("pgx", "postgres://app:secret@db.internal/shop")
+//	…
+//	store, err := sqlstore.New(ctx, db, sqlstore.PostgreSQL)
+//
+// This is for applications that use database/sql, with pgx/v5/stdlib or lib/pq.
+// Those that use pgx itself take package pgxstore, which adds no round trip.
+// Both have the same table and the same locks, so that both can serve the same
+// keys at the same time.
+//
+// Work runs at READ COMMITTED. The claim is a transaction's advisory lock, taken
+// by one statement and followed by a second one that reads the record, since one
+// that did both could miss a record committed in between. A first request makes
+// three round trips more than its bare transaction (lib/pq: two for each
+// statement with parameters), a replay two before its answer and one after.
+//
+// PgBouncer in transaction mode works where the driver is set up for it:
+// default_query_exec_mode=exec, or binary_parameters=yes. Set
+// idle_in_transaction_session_timeout and client_connection_check_interval for
+// the role, so that a client that stalls or vanishes does not hold its key.
+// Servers on which advisory locks keep nobody out are refused.
 package sqlstore

@@ -42,7 +42,7 @@ func newGalera(t *testing.T) (dbs []*sql.DB, stores []*sqlstore.Store) {
 		dbs = append(dbs, db)
 	}
 	for _, db := range dbs {
-		stores = append(stores, newMySQLStore(t, db))
+		stores = append(stores, mysqlServer().on(t, db))
 	}
 	return dbs, stores
 }

@@ -57,15 +57,6 @@ func fillMySQL(t testing.TB, db *sql.DB) {
 	}
 }
 
-func newMySQLStore(t testing.TB, db *sql.DB, opts ...sqlstore.Option) *sqlstore.Store {
-	t.Helper()
-	s, err := sqlstore.New(t.Context(), db, sqlstore.MySQL, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // pay is work that makes one effect.
 func pay(label string) idempotency.Work[*sql.Tx] {
 	return func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {

@@ -204,7 +204,7 @@ func TestManyKeysDoNotDeadlockOnMySQL(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
 			_, dsn := newMySQL(t)
-			s := newMySQLStore(t, openMySQL(t, dsn, map[string]string{"tx_isolation": "%27" + level + "%27"}, 16))
+			s := mysqlServer().on(t, openMySQL(t, dsn, map[string]string{"tx_isolation": "%27" + level + "%27"}, 16))
 			var wg sync.WaitGroup
 			for i := range 200 {
 				wg.Go(func() {
@@ -232,7 +232,7 @@ func TestServerCrashesOnMariaDB(t *testing.T) {
 	server := testenv.OwnMariaDB(t)
 	db := openMySQL(t, server.DSN, nil, 0)
 	fillMySQL(t, db)
-	s := newMySQLStore(t, db)
+	s := mysqlServer().on(t, db)
 	if _, err := s.Execute(t.Context(), request("before"), pay("before")); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestAnswerLargerThanPacketOnMySQL(t *testing.T) {
 	server := testenv.OwnMariaDB(t, "--max-allowed-packet=1M")
 	db := openMySQL(t, server.DSN, nil, 0)
 	fillMySQL(t, db)
-	s := newMySQLStore(t, db)
+	s := mysqlServer().on(t, db)
 	large := func(size int) idempotency.Work[*sql.Tx] {
 		return func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
 			return created(strings.Repeat("x", size)), effect(ctx, tx, "k")
@@ -296,7 +296,7 @@ func TestAnswerLargerThanPacketOnMySQL(t *testing.T) {
 func TestSweepOnMySQL(t *testing.T) {
 	t.Parallel()
 	db, dsn := newMySQL(t)
-	s := newMySQLStore(t, db)
+	s := mysqlServer().on(t, db)
 	if _, err := db.ExecContext(t.Context(), `INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq) FROM seq_1_to_2500`); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestSweepOnMySQL(t *testing.T) {
 	if !strings.Contains(plan, `"key": "idempotency_records_expires_at"`) || strings.Contains(plan, "filesort") {
 		t.Errorf("plan: %s", plan)
 	}
-	other := newMySQLStore(t, openMySQL(t, dsn, nil, 2))
+	other := mysqlServer().on(t, openMySQL(t, dsn, nil, 2))
 	var wg sync.WaitGroup
 	var swept [2]int64
 	for i, st := range []*sqlstore.Store{s, other} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -50,15 +49,6 @@ func newPostgreSQL(t testing.TB, driver string) (*sql.DB, string) {
 		t.Fatal(err)
 	}
 	return db, dsn
-}
-
-func newPostgreSQLStore(t testing.TB, db *sql.DB, opts ...sqlstore.Option) *sqlstore.Store {
-	t.Helper()
-	s, err := sqlstore.New(t.Context(), db, sqlstore.PostgreSQL, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 // payPostgreSQL is work that makes one effect.
@@ -134,7 +124,7 @@ func TestTableIsSharedWithPgxstore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := newPostgreSQLStore(t, db)
+			s := postgresqlServer(driver).on(t, db)
 			payNative := func(label string) idempotency.Work[pgx.Tx] {
 				return func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
 					if _, err := s.Execute(ctx, request(label), never(t)); !isInFlight(err) {
@@ -154,7 +144,7 @@ func TestTableIsSharedWithPgxstore(t *testing.T) {
 
 			neverNative := func(context.Context, pgx.Tx) (idempotency.Response, error) {
 				t.Error("work ran; it must not")
-				return idempotency.Response{}, errors.New("work ran")
+				return created("ran"), errors.New("work ran")
 			}
 			_, err = s.Execute(t.Context(), request("sql"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
 				if _, err := native.Execute(ctx, request("sql"), neverNative); !isInFlight(err) {
@@ -213,7 +203,7 @@ func TestDeferredConstraint(t *testing.T) {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			db, _ := newPostgreSQL(t, driver)
-			s := newPostgreSQLStore(t, db)
+			s := postgresqlServer(driver).on(t, db)
 			if _, err := db.ExecContext(t.Context(), "ALTER TABLE effects ADD UNIQUE (label) DEFERRABLE INITIALLY DEFERRED"); err != nil {
 				t.Fatal(err)
 			}

@@ -58,7 +58,7 @@ func startGaleraOnce(program, provider string) (dsns []string, err error) {
 		}
 	}()
 	name := rand.Text() // at most 32 bytes
-	join := "gcomm://" // the address of a node that is there; none founds the cluster
+	join := "gcomm://"  // the address of a node that is there; none founds the cluster
 	for range galeraNodes {
 		dir, err := makeDir()
 		if err != nil {

@@ -1,0 +1,70 @@
+package sqlstore_test
+
+import (
+	"database/sql"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The jobs in docs/migrations.md delete expired records and no others.
+//
+// Covers EXP-09.
+func TestSweepJobsOfDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/migrations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks of SQL, want the event and the procedure", len(blocks))
+	}
+	run := func(t *testing.T, db *sql.DB, statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+		var left int
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM idempotency_records").Scan(&left); err != nil || left != 1 {
+			t.Errorf("%d records left, %v; want the one that is live", left, err)
+		}
+	}
+	t.Run("MySQL", func(t *testing.T) {
+		t.Parallel()
+		event := between(t, blocks[0][1], "DELIMITER //\n", "//\nDELIMITER ;")
+		db, _ := newMySQL(t)
+		run(t, db,
+			"INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq) FROM seq_1_to_2500",
+			event,
+			"CREATE PROCEDURE sweep_now() sweep: "+between(t, event, "DO\nsweep: ", ""), // the same, without waiting for its time
+			"CALL sweep_now()")
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		procedure := between(t, blocks[1][1], "", "SELECT cron.schedule")
+		db, _ := newPostgreSQL(t, "pgx")
+		run(t, db,
+			`INSERT INTO idempotency_records SELECT gen_random_uuid(), now(), CASE i WHEN 1 THEN 'infinity' ELSE now() - i * interval '1 s' END, 200, 's', 'o', i, '', '', 'answer'
+				FROM generate_series(1, 2500) AS i`,
+			procedure,
+			"CALL idempotency_sweep()")
+	})
+}
+
+// between returns what stands between two texts; an empty one is the beginning
+// or the end.
+func between(t *testing.T, s, before, after string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(s, before)
+	if end := strings.Index(rest, after); found && after != "" && end >= 0 {
+		return rest[:end]
+	}
+	if !found || after != "" {
+		t.Fatalf("no text between %q and %q", before, after)
+	}
+	return rest
+}
