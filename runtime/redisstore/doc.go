@@ -60,6 +60,8 @@
 // to as well, such as an account's balance, tell the store by [WithHashTag] which
 // slot the account has; the record then lies there too. A command with a key in
 // another slot is refused when it is queued. A single server takes any key.
+// Slots may move between masters at any time: what is refused meanwhile is sent
+// again.
 //
 // When more than one command is queued, the server copies the keys of all but
 // the last, to undo them. Queue a write to a big key, such as a stream that

@@ -89,6 +89,15 @@ type load struct {
 	runs     atomic.Int64
 }
 
+func newLoad(t *testing.T, client redis.UniversalClient, opts ...redisstore.Option) *load {
+	t.Helper()
+	opts = append(opts, redisstore.WithLease(10*time.Second, time.Minute), redisstore.WithClaimTimeout(time.Second))
+	return &load{
+		store: newStore(t, client, opts...), label: prefixOf(t),
+		answers: map[string]string{}, failures: map[idempotency.Code]int{},
+	}
+}
+
 // send executes new requests until stop is closed.
 func (l *load) send(ctx context.Context, clients int, stop <-chan struct{}) *sync.WaitGroup {
 	var wg sync.WaitGroup
@@ -131,9 +140,24 @@ func (l *load) request(ctx context.Context, key string) {
 	}
 }
 
-// counted returns the committed effects of all keys.
-func (l *load) counted(t *testing.T, client redis.UniversalClient) map[string]int {
+// after waits for n more requests.
+func (l *load) after(t *testing.T, n int64) {
 	t.Helper()
+	from := l.next.Load()
+	eventually(t, "requests", func() bool { return l.next.Load() >= from+n })
+}
+
+// check sends every answered request again and returns how many are answered
+// otherwise than before. It fails the test for each that has not one effect.
+func (l *load) check(t *testing.T, client redis.UniversalClient) (lost int) {
+	t.Helper()
+	first := maps.Clone(l.answers)
+	for key, answer := range first {
+		l.request(t.Context(), key)
+		if l.answers[key] != answer {
+			lost++
+		}
+	}
 	counts := map[string]int{}
 	err := eachKey(t.Context(), client, "{*}:"+l.label+"-*", func(key string) error {
 		n, err := client.Get(t.Context(), key).Int()
@@ -143,7 +167,12 @@ func (l *load) counted(t *testing.T, client redis.UniversalClient) map[string]in
 	if err != nil {
 		t.Fatal(err)
 	}
-	return counts
+	for key := range first {
+		if counts[key] != 1 {
+			t.Errorf("key %s: %d effects", key, counts[key])
+		}
+	}
+	return lost
 }
 
 // A master is killed while clients send requests. Its replica takes over, the
@@ -162,55 +191,92 @@ func TestMasterIsKilledUnderLoad(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			client := newClusterClient(t, testenv.StartRedisCluster(t))
-			l := &load{
-				store:   newStore(t, client, append(c.opts, redisstore.WithLease(10*time.Second, time.Minute), redisstore.WithClaimTimeout(time.Second))...),
-				label:   prefixOf(t),
-				answers: map[string]string{}, failures: map[idempotency.Code]int{},
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
+			l := newLoad(t, client, c.opts...)
 			stop := make(chan struct{})
-			wg := l.send(ctx, 4, stop)
-			after := func(n int64) {
-				t.Helper()
-				from := l.next.Load()
-				eventually(t, "requests", func() bool { return l.next.Load() >= from+n })
-			}
-			after(500)
+			wg := l.send(t.Context(), 4, stop)
+			l.after(t, 500)
 			victim := pairs(t, client)[0]
 			signal(t, process(t, victim.master), syscall.SIGKILL)
 			killed := time.Now()
 			tookOver(t, newClient(t, victim.replica))
 			promoted := time.Since(killed)
-			after(500)
+			l.after(t, 500)
 			close(stop)
 			wg.Wait()
-
-			l.mu.Lock()
-			first := maps.Clone(l.answers)
-			failures, down := maps.Clone(l.failures), max(l.lastFail.Sub(killed), 0)
-			l.mu.Unlock()
-			lost, doubled := 0, 0
-			for key, answer := range first {
-				l.request(ctx, key)
-				if l.answers[key] != answer {
-					lost++
-				}
-			}
-			counts := l.counted(t, client)
-			for key := range first {
-				if n := counts[key]; n != 1 {
-					doubled++
-					t.Errorf("key %s: %d effects", key, n)
-				}
-			}
-			t.Logf("%d requests, replica promoted after %v, last failure %v after the kill, failures %v: "+
-				"%d acknowledged answers lost with their effects, %d requests without exactly one effect",
-				len(first), promoted.Round(10*time.Millisecond), down.Round(10*time.Millisecond), failures, lost, doubled)
+			requests, down := len(l.answers), max(l.lastFail.Sub(killed), 0)
+			lost := l.check(t, client)
+			t.Logf("%d requests, replica promoted after %v, last failure %v after the kill, failures %v: %d acknowledged answers lost",
+				requests, promoted.Round(10*time.Millisecond), down.Round(10*time.Millisecond), l.failures, lost)
 			if lost > 0 && c.opts != nil {
 				t.Errorf("%d answers lost although a replica had received them", lost)
 			}
 		})
+	}
+}
+
+// A hash slot moves from one master to another while clients send requests
+// whose records and effects all lie in it, as when a cluster grows. Completions
+// that the servers refuse meanwhile are repeated: every request has one effect,
+// no outcome is unknown and nothing is lost.
+//
+// Covers STO-03.
+func TestSlotMovesUnderLoad(t *testing.T) {
+	t.Parallel()
+	client := newClusterClient(t, testenv.StartRedisCluster(t))
+	const tag = "moving"
+	l := newLoad(t, client, redisstore.WithHashTag(func(idempotency.Identity) string { return tag }))
+	stop := make(chan struct{})
+	wg := l.send(t.Context(), 4, stop)
+	l.after(t, 300)
+
+	slot := client.ClusterKeySlot(t.Context(), tag).Val()
+	source, err := client.MasterForKey(t.Context(), tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var masters []*redis.Client
+	target := -1
+	for i, p := range pairs(t, client) {
+		masters = append(masters, newClient(t, p.master))
+		if p.master != source.Options().Addr {
+			target = i
+		}
+	}
+	id := func(node *redis.Client) string { return node.Do(t.Context(), "CLUSTER", "MYID").Val().(string) }
+	host, port, _ := strings.Cut(masters[target].Options().Addr, ":")
+	do(t, masters[target], "CLUSTER", "SETSLOT", slot, "IMPORTING", id(source))
+	do(t, source, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(masters[target]))
+	// Records claimed by now are on the target, keys that are new are nowhere, and
+	// steps that need both are refused until the slot has moved.
+	eventually(t, "a completion that is put off", func() bool {
+		stats := masters[target].InfoMap(t.Context(), "errorstats").Val()["Errorstats"]
+		return stats["errorstat_TRYAGAIN"] != ""
+	})
+	for {
+		keys := source.ClusterGetKeysInSlot(t.Context(), int(slot), 10).Val()
+		if len(keys) == 0 {
+			break
+		}
+		migrate := []any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}
+		for _, key := range keys {
+			migrate = append(migrate, key)
+		}
+		do(t, source, migrate...)
+	}
+	do(t, masters[target], "CLUSTER", "SETSLOT", slot, "NODE", id(masters[target]))
+	for _, node := range masters {
+		do(t, node, "CLUSTER", "SETSLOT", slot, "NODE", id(masters[target]))
+	}
+	l.after(t, 300)
+	close(stop)
+	wg.Wait()
+	lost := l.check(t, client)
+	t.Logf("%d requests, failures %v, %d answers lost", len(l.answers), l.failures, lost)
+	if owner, err := client.MasterForKey(t.Context(), tag); err != nil || owner.Options().Addr != masters[target].Options().Addr {
+		t.Errorf("the slot did not move: %v, %v", owner, err)
+	}
+	if lost > 0 || l.failures[idempotency.CodeOutcomeUnknown] > 0 {
+		t.Errorf("%d answers lost, failures %v", lost, l.failures)
 	}
 }
 

@@ -131,9 +131,12 @@ func WithReplicas(n int, timeout time.Duration) Option {
 }
 
 // WithLogger sets where [New] warns when it cannot find out whether the server
-// evicts keys. The default is slog.Default().
+// evicts keys; nil drops the warning. The default is slog.Default().
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
+		if logger == nil {
+			logger = slog.New(slog.DiscardHandler)
+		}
 		cfg.logger = logger
 		return nil
 	}

@@ -93,7 +93,7 @@ func TestLostClaim(t *testing.T) {
 				t.Parallel()
 				direct := newSingle(t)
 				p := newProxy(t, testenv.Redis(t))
-				s := newStore(t, newClient(t, p.addr, change))
+				s := newStore(t, newClient(t, p.addr, change), redisstore.WithLease(time.Hour, time.Hour))
 				label := prefixOf(t)
 				claim := p.on(script(t, "claim"), f, 1)
 				res, err := s.Execute(t.Context(), request("k"), pay(label, "first"))

@@ -137,6 +137,7 @@ func TestHiddenPolicyIsWarnedOf(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("a server that tells its policy: %s", &log)
 	}
+	newStore(t, withInfo(newClient(t, testenv.Redis(t)), "maxmemory_policy:", "hidden:"), redisstore.WithLogger(nil))
 	s := newStore(t, withInfo(newClient(t, testenv.Redis(t)), "maxmemory_policy:", "hidden:"), logger)
 	if !strings.Contains(log.String(), "maxmemory-policy") {
 		t.Errorf("no warning, but %q", &log)

@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -38,7 +40,8 @@ var processRedisCluster = sync.OnceValues(func() ([]string, error) {
 	if addrs := os.Getenv(EnvRedisCluster); addrs != "" {
 		return strings.Split(addrs, ","), nil
 	}
-	addrs, _, err := startRedisCluster()
+	// Long enough for a busy machine: a failover would take data of tests along.
+	addrs, _, err := startRedisCluster(30 * time.Second)
 	return addrs, err
 })
 
@@ -54,8 +57,7 @@ func Redis(tb testing.TB) string {
 }
 
 // StartRedis starts a Redis server with these arguments beside the usual ones,
-// and returns its address. It ends with the test. It needs an installed
-// program: [EnvRedis] is not used.
+// and returns its address. It ends with the test. [EnvRedis] is not used.
 func StartRedis(tb testing.TB, args ...string) string {
 	tb.Helper()
 	addr, process, err := startRedis(args...)
@@ -78,10 +80,11 @@ func RedisCluster(tb testing.TB) []string {
 }
 
 // StartRedisCluster starts a Redis Cluster as [RedisCluster] has it, for a test
-// that harms it. It ends with the test.
+// that harms it: a master that is silent for 2 s is replaced. It ends with the
+// test.
 func StartRedisCluster(tb testing.TB) []string {
 	tb.Helper()
-	addrs, processes, err := startRedisCluster()
+	addrs, processes, err := startRedisCluster(2 * time.Second)
 	if err != nil {
 		missing(tb, "a Redis Cluster of its own", "install redis-server", err)
 	}
@@ -139,8 +142,9 @@ func runRedis(port string, argv []string) (*process, error) {
 }
 
 // startRedisCluster starts six servers and joins them: three masters, each with
-// a replica that has caught up.
-func startRedisCluster() (addrs []string, processes []*process, err error) {
+// a replica that has caught up. A master that is silent for the timeout is
+// replaced.
+func startRedisCluster(timeout time.Duration) (addrs []string, processes []*process, err error) {
 	program, err := redisProgram()
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errUnavailable, err)
@@ -161,7 +165,7 @@ func startRedisCluster() (addrs []string, processes []*process, err error) {
 		}
 		p, err := runRedis(port, []string{program, "--port", port, "--bind", "127.0.0.1",
 			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-config-file", "nodes.conf",
-			"--cluster-node-timeout", "2000",
+			"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
 			// A replica joins at once instead of after 5 s: a master that dies
 			// before would take its slots with it.
 			"--repl-diskless-sync-delay", "0"})
