@@ -14,8 +14,8 @@ var (
 	errExec     = errors.New("redisstore: queued commands are sent by the store, together with the answer: leave Exec, Pipelined and TxPipelined out")
 
 	// The causes with which the context of work is cancelled.
-	errLeaseLost = errors.New("redisstore: the lease of this claim was lost, so another attempt may be running: what was queued will not be applied")
-	errCeiling   = errors.New("redisstore: work has run for longer than a claim may be held, see WithLease: what was queued will not be applied")
+	errLeaseLost = fmt.Errorf("%w: another attempt may be running, and what was queued is not applied", idempotency.ErrLeaseLost)
+	errCeiling   = fmt.Errorf("%w: work has run for longer than WithLease lets a claim be held, and what was queued is not applied", idempotency.ErrLeaseLost)
 )
 
 func unavailable(detail string, err error) error {

@@ -71,13 +71,13 @@ func TestCeiling(t *testing.T) {
 		if passed := time.Since(start); passed < 500*time.Millisecond {
 			t.Errorf("cancelled after %v", passed)
 		}
-		if cause := context.Cause(ctx); cause == nil || !strings.Contains(cause.Error(), "WithLease") {
-			t.Errorf("cause %v, want one that names WithLease", cause)
+		if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrLeaseLost) || !strings.Contains(cause.Error(), "WithLease") {
+			t.Errorf("cause %v, want a lost lease and WithLease", cause)
 		}
 		return pay(label, "late")(ctx, tx)
 	})
-	if !errors.Is(err, idempotency.ErrUnavailable) {
-		t.Errorf("%v, want unavailable", err)
+	if !errors.Is(err, idempotency.ErrUnavailable) || !errors.Is(err, idempotency.ErrLeaseLost) {
+		t.Errorf("%v, want unavailable for a lost lease", err)
 	}
 	wantEffects(t, client, label, 0)
 	if _, err := s.Execute(t.Context(), request("k"), pay(label, "second")); err != nil {
@@ -113,8 +113,8 @@ func TestStalledHolderIsFenced(t *testing.T) {
 					p.darken(true)
 					close(started)
 					<-ctx.Done()
-					if cause := context.Cause(ctx); cause == nil || !strings.Contains(cause.Error(), "lease") {
-						t.Errorf("cause %v, want the lost lease", cause)
+					if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrLeaseLost) {
+						t.Errorf("cause %v, want %v", cause, idempotency.ErrLeaseLost)
 					}
 					<-resume
 					p.darken(false)
@@ -137,8 +137,8 @@ func TestStalledHolderIsFenced(t *testing.T) {
 			if !during {
 				close(resume)
 			}
-			if err := <-outcome; !errors.Is(err, idempotency.ErrUnavailable) {
-				t.Errorf("stalled holder: %v, want unavailable", err)
+			if err := <-outcome; !errors.Is(err, idempotency.ErrUnavailable) || !errors.Is(err, idempotency.ErrLeaseLost) {
+				t.Errorf("stalled holder: %v, want unavailable for a lost lease", err)
 			}
 			wantEffects(t, client, label, 1)
 			if res, err := stalled.Execute(t.Context(), request("k"), never(t)); err != nil || string(res.Body) != "other" {

@@ -81,8 +81,8 @@ func WithHashTag(f func(idempotency.Identity) string) Option {
 // A claim is extended for another lease every third of it while work runs. When
 // the process dies or loses the server, the key is free after the lease.
 // Once work has run for as long as the ceiling, the claim is no longer extended:
-// the context of work is cancelled and its answer is refused with
-// idempotency.ErrUnavailable. The defaults are 30 s and 10 min. A lease should
+// the context of work is cancelled and its answer is refused, see
+// [Store.Execute]. The defaults are 30 s and 10 min. A lease should
 // outlast a failover of the server.
 func WithLease(lease, ceiling time.Duration) Option {
 	return func(cfg *config) error {

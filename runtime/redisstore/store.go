@@ -32,11 +32,13 @@ var (
 //
 // If a queued command fails, nothing is kept, the key is free, and Execute
 // returns an error that wraps the server's and is no [*idempotency.Error]. If
-// the claim was lost while work ran, nothing is kept either, and the error is
-// [idempotency.ErrUnavailable]: another attempt may be at work.
+// the claim was lost while work ran, nothing is kept either: the error matches
+// [idempotency.ErrUnavailable] and [idempotency.ErrLeaseLost], and another
+// attempt may be at work.
 //
-// Work gets a child of ctx that is cancelled, with a cause, when the claim is
-// lost or has reached its ceiling: see [WithLease]. It never runs twice.
+// Work gets a child of ctx that is cancelled when the claim is lost or has
+// reached its ceiling, see [WithLease]: the cause matches
+// [idempotency.ErrLeaseLost]. It never runs twice.
 func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[*Tx]) (idempotency.Result, error) {
 	if err := check(ctx, req); err != nil {
 		return idempotency.Result{}, err
