@@ -23,10 +23,9 @@ type CallError struct {
 	// OutcomeUnknown says that the operation may have been executed: call it
 	// again with the same request to learn its outcome. After [CodeKeyExpired]
 	// and [CodeTransactionEnded] that does not help: the server does not know
-	// it. It is
-	// set in every case of doubt, such as an error that a transport around
-	// net/http's makes by itself, for want of a token. If it is false, no attempt
-	// of this call has had an effect.
+	// it. It is set in every case of doubt, such as an error that a transport
+	// around net/http's makes by itself, for want of a token. If it is false, no
+	// attempt of this call has had an effect.
 	OutcomeUnknown bool
 	// Response is the answer to the last attempt, nil if none came. Its body has
 	// been read as far as it came, of a status that is sent again at most 1 MiB,

@@ -37,9 +37,10 @@ type fingerprintInput struct {
 // computeFingerprint returns the fingerprint of a request to op. It is never
 // coarser than what a handler can see: method, operation, path parameters,
 // query, declared header and cookie parameters, the body's media type and the
-// body, except for what op's rule leaves out and the key itself. It returns an [*Error] with
-// [CodeBodyInvalid] for a JSON body that is not exactly one value and for
-// multipart that does not parse, and another error for an unknown version.
+// body, except for what op's rule leaves out and the key itself. It returns an
+// [*Error] with [CodeBodyInvalid] for a JSON body that is not exactly one value
+// and for multipart that does not parse, and another error for an unknown
+// version.
 func computeFingerprint(version byte, op *Operation, in fingerprintInput) (Fingerprint, error) {
 	if version != fingerprintVersion {
 		return Fingerprint{}, fmt.Errorf("idempotency: fingerprint version %d is not known to this release", version)

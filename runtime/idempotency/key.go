@@ -41,12 +41,12 @@ func normalizeKey(rule KeyRule, lines []string) (string, error) {
 }
 
 // parseKey returns the key that s names: 1 to [KeyRule.MaxLength] bytes of
-// 0x21 to 0x7E. In a body s is the key as it stands. In a header an s that begins with a quote is an RFC 9651 Item of type
-// String, whose parameters are ignored and whose content is the key. Any other
-// s is the key as it stands, and holds no quote and no comma, because a joined
-// list of two lines cannot be told from one with a comma. UUIDs come back in
-// lower case. A refusal is an [*Error] with [CodeKeyInvalid] that does not
-// repeat s.
+// 0x21 to 0x7E. In a body s is the key as it stands. In a header, an s that
+// begins with a quote is an RFC 9651 Item of type String, whose parameters are
+// ignored and whose content is the key; any other s is the key as it stands, and
+// holds no quote and no comma, because a joined list of two lines cannot be told
+// from one with a comma. UUIDs come back in lower case. A refusal is an [*Error]
+// with [CodeKeyInvalid] that does not repeat s.
 func parseKey(rule KeyRule, s string) (string, error) {
 	key := s
 	inBody := rule.Body != ""

@@ -32,7 +32,8 @@ type Store[Tx any] interface {
 	//   - [ErrKeyInvalid]: nothing is stored and the key's own time lies ahead.
 	//   - [ErrUnavailable]: the store cannot be reached, or work lost too many
 	//     conflicts; nothing was kept.
-	//   - [ErrOutcomeUnknown]: the connection was lost in COMMIT and nobody can say yet.
+	//   - [ErrOutcomeUnknown]: the connection was lost in COMMIT and nobody can
+	//     say yet.
 	// After each of them a retry with the same key is safe.
 	//
 	// Work gets ctx (or a child of it). Commit and rollback run on a context
@@ -117,7 +118,8 @@ type Request struct {
 	// It must be positive.
 	Retention time.Duration
 	// KeyHasTime says that the operation requires UUIDv7 keys, so that a key
-	// for which nothing is stored is judged by its own time: see [Request.CheckAge].
+	// for which nothing is stored is judged by its own time: see
+	// [Request.CheckAge].
 	KeyHasTime bool
 	// Lease is how long a claim holds that nothing extends, where a [Lease]
 	// stands for the transaction; see [Leases].

@@ -47,8 +47,9 @@ func NewKey[Op OpType]() Key[Op] {
 }
 
 // ParseKey returns the key that s names, bare or as an RFC 9651 String; for an
-// operation whose keys are in the body, s is the key as it stands. It returns an [*Error] that matches [ErrKeyInvalid] for anything that the
-// operation does not take as a key.
+// operation whose keys are in the body, s is the key as it stands. It returns
+// an [*Error] that matches [ErrKeyInvalid] for anything that the operation does
+// not take as a key.
 func ParseKey[Op OpType](s string) (Key[Op], error) {
 	v, err := parseKey(operationOf[Op]().Key, s)
 	if err != nil {
@@ -76,7 +77,8 @@ func operationOf[Op OpType]() *Operation {
 }
 
 // String returns the key as it is sent: bare, or in a header as an RFC 9651
-// String if it holds a quote or a comma. [ParseKey] reads it back. The zero Key is "".
+// String if it holds a quote or a comma. [ParseKey] reads it back. The zero Key
+// is "".
 func (k Key[Op]) String() string { return spellKey(operationOf[Op]().Key, k.v) }
 
 // IsZero reports whether k is the zero Key, which is no key.
@@ -158,9 +160,10 @@ func errZeroKey[Op OpType]() error {
 	return &Error{Code: CodeKeyMissing, Detail: "a request to " + operationOf[Op]().ID + " has no idempotency key"}
 }
 
-// Sealed holds the input of a request together with the promise that a key
-// was given for it: only [Seal] fills it, and [SealUnprotected]. It does not compare with ==;
-// use Equal. Generated request types use it.
+// Sealed holds the input of a request together with the promise that a key was
+// given for it, or that none was meant to be: only [Seal] and [SealUnprotected]
+// fill it. It does not compare with ==; use Equal. Generated request types use
+// it.
 type Sealed[In any] struct {
 	_ [0]func() // == would compare addresses
 
@@ -201,9 +204,9 @@ func (s Sealed[In]) Value() In {
 	return **s.in
 }
 
-// IsZero reports whether [Seal] did not make s: the request around it was
-// written as a literal, or read by a decoder that passes over unexported
-// fields, and what it asks for is lost. Such a request must not be sent.
+// IsZero reports whether s was never filled: the request around it was written
+// as a literal, or read by a decoder that passes over unexported fields, and
+// what it asks for is lost. Such a request must not be sent.
 func (s Sealed[In]) IsZero() bool { return s.in == nil }
 
 // Equal reports whether both inputs are deeply equal, as [reflect.DeepEqual]

@@ -33,7 +33,8 @@ type Doer interface {
 // Send sends the request that asks for in under key, and returns the
 // operation's answer. Its errors are of type [*idempotency.CallError]. The
 // zero key is refused before anything is sent, unless the operation can do
-// without and the request was made for that: then one attempt is made. It is for generated code.
+// without and the request was made for that: then one attempt is made. It is
+// for generated code.
 func Send[Op idempotency.OpType, In, R any](ctx context.Context, s *Sender, key idempotency.Key[Op], in idempotency.Sealed[In], e Exchange[In, R]) (*R, error) {
 	var op Op
 	c := call{sender: s, op: op.Operation(), key: key.String(), edit: e.Edit, doer: withoutRedirects(e.Doer)}
