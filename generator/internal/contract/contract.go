@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"gopkg.in/yaml.v3"
 
@@ -126,24 +125,14 @@ func (w *writer) freeName(name string) string {
 	var taken []string
 	for _, section := range w.root.Get("components").Fields() {
 		for _, f := range section.Value.Fields() {
-			taken = append(taken, folded(f.Name))
+			taken = append(taken, spec.Folded(f.Name))
 		}
 	}
 	free := name
-	for n := 2; slices.Contains(taken, folded(free)); n++ {
+	for n := 2; slices.Contains(taken, spec.Folded(free)); n++ {
 		free = name + strconv.Itoa(n)
 	}
 	return free
-}
-
-// folded is a name as generators see it: its letters and digits.
-func folded(name string) string {
-	return strings.ToLower(strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return r
-		}
-		return -1
-	}, name))
 }
 
 // schema adds the schema of refusals.

@@ -97,11 +97,7 @@ func (w *writer) responses(node tree.Value, target []string, op *spec.Operation)
 			w.addHeaders(own, r.status, r.headers, changes)
 		}
 	}
-	onlyDefault := !slices.ContainsFunc(declared.Fields(), isSuccess)
-	for _, f := range declared.Fields() {
-		if !isSuccess(f) && (f.Name != "default" || !onlyDefault) {
-			continue
-		}
+	for _, f := range spec.Successes(declared) {
 		answer, problem := w.doc.Resolve(f.Value)
 		if problem != nil {
 			continue // reported when the document was loaded
@@ -148,5 +144,3 @@ func (w *writer) addHeaders(answer tree.Value, status string, headers map[string
 		changes[status] = response{Headers: added}
 	}
 }
-
-func isSuccess(f tree.Field) bool { return strings.HasPrefix(f.Name, "2") }

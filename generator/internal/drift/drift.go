@@ -109,8 +109,8 @@ func target(op *spec.Operation) string {
 // moved reports whether two operations are at different places. The names of
 // parameters make no difference.
 func moved(old, op *spec.Operation) bool {
-	plain := func(op *spec.Operation) string { return pathParameter.ReplaceAllLiteralString(target(op), "{}") }
-	return plain(old) != plain(op)
+	place := func(op *spec.Operation) string { return pathParameter.ReplaceAllLiteralString(target(op), "{}") }
+	return place(old) != place(op)
 }
 
 // comparison collects findings.

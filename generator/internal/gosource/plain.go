@@ -131,11 +131,18 @@ func comments(groups ...*ast.CommentGroup) []string {
 	return lines
 }
 
-// plainTags are the names of bodies whose media type is always the same.
-var plainTags = map[string]string{
-	"JSON":     "application/json",
-	"Formdata": "application/x-www-form-urlencoded",
-	"Text":     "text/plain",
+// bodyTags are what oapi-codegen calls bodies of the common media types.
+var bodyTags = map[string]string{
+	"application/json":                  "JSON",
+	"application/x-www-form-urlencoded": "Formdata",
+	"text/plain":                        "Text",
+}
+
+// BodyType returns the name by which the type of an operation's body is found
+// without a comment, and false for media types that have none.
+func BodyType(operation, mediaType string) (name string, ok bool) {
+	tag, ok := bodyTags[mediaType]
+	return operation + tag + bodySuffix, ok
 }
 
 // of returns the types of an operation's bodies: those whose comments say so,
@@ -143,9 +150,10 @@ var plainTags = map[string]string{
 func (b bodyTypes) of(operation string) []Body {
 	found := b.commented[operation]
 	if found == nil {
-		for _, tag := range slices.Sorted(maps.Keys(plainTags)) {
-			if body, ok := b.named[operation+tag+bodySuffix]; ok {
-				body.MediaType, body.Tag = plainTags[tag], tag
+		for _, mediaType := range slices.Sorted(maps.Keys(bodyTags)) {
+			name, _ := BodyType(operation, mediaType)
+			if body, ok := b.named[name]; ok {
+				body.MediaType, body.Tag = mediaType, bodyTags[mediaType]
 				found = append(found, body)
 			}
 		}

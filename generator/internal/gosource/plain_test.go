@@ -48,7 +48,7 @@ func TestPlainServer(t *testing.T) {
 		},
 		"by name": {
 			"type PayTextRequestBody string\n\ntype PayJSONRequestBody struct{}\n\ntype PayFormdataRequestBody map[string]string\n\ntype PayAllJSONRequestBody struct{}\n",
-			"Formdata application/x-www-form-urlencoded PayFormdataRequestBody ; JSON application/json PayJSONRequestBody ; Text text/plain PayTextRequestBody string",
+			"JSON application/json PayJSONRequestBody ; Formdata application/x-www-form-urlencoded PayFormdataRequestBody ; Text text/plain PayTextRequestBody string",
 		},
 		"of another":          {"// RefundJSONRequestBody defines body for Refund for application/json ContentType.\ntype RefundJSONRequestBody struct{}\n", ""},
 		"a comment elsewhere": {"// PayJSONRequestBody defines body for Pay for application/json ContentType.\ntype Other struct{}\n", ""},

@@ -250,9 +250,10 @@ func (o *Operation) defaultMediaType() string {
 	return names[0]
 }
 
-// isEncoded reports whether oapi-codegen's client encodes bodies of a media type.
+// isEncoded reports whether oapi-codegen's client encodes bodies of a media type,
+// and its strict server decodes them.
 func isEncoded(mediaType string) bool {
-	return spec.IsJSON(mediaType) || mediaType == "application/x-www-form-urlencoded" || mediaType == "text/plain"
+	return spec.IsJSON(mediaType) || mediaType == spec.FormType || mediaType == "text/plain"
 }
 
 // DefaultsMediaType reports whether the document's media type can stand in for

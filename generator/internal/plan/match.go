@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/idemgen/idemgen/generator/internal/gosource"
 	"github.com/idemgen/idemgen/generator/internal/spec"
@@ -44,7 +43,7 @@ func (p *planner) match(operations []*spec.Operation, among []gosource.Operation
 // methodIndex finds generated methods by what a document says of them.
 type methodIndex struct {
 	byRoute map[gosource.Route][]*gosource.Operation
-	byName  map[string][]*gosource.Operation // plain
+	byName  map[string][]*gosource.Operation // folded
 }
 
 func indexMethods(methods []gosource.Operation) methodIndex {
@@ -52,19 +51,20 @@ func indexMethods(methods []gosource.Operation) methodIndex {
 	for i := range methods {
 		m := &methods[i]
 		for _, r := range m.Routes {
-			r.Path = pattern(r.Path)
+			r.Path = withoutNames(r.Path)
 			index.byRoute[r] = append(index.byRoute[r], m)
 		}
-		index.byName[plain(m.Stem())] = append(index.byName[plain(m.Stem())], m)
+		name := spec.Folded(m.Stem())
+		index.byName[name] = append(index.byName[name], m)
 	}
 	return index
 }
 
 func (p *planner) methodOf(op *spec.Operation, methods methodIndex) *gosource.Operation {
-	byRoute := methods.byRoute[gosource.Route{Method: op.Method, Path: pattern(op.Path)}]
+	byRoute := methods.byRoute[gosource.Route{Method: op.Method, Path: withoutNames(op.Path)}]
 	var byID []*gosource.Operation
 	if op.OperationID != "" {
-		byID = methods.byName[plain(op.OperationID)]
+		byID = methods.byName[spec.Folded(op.OperationID)]
 	}
 	if len(byRoute) > 1 {
 		// A summary looked like a route; the operationId tells them apart.
@@ -93,19 +93,9 @@ func (p *planner) methodOf(op *spec.Operation, methods methodIndex) *gosource.Op
 
 var pathParameter = regexp.MustCompile(`\{[^{}]*\}`)
 
-// pattern is a path without the names of its parameters, which the code of a
-// client does not have, and without the spaces around it, which gofmt trims
+// withoutNames is a path without the names of its parameters, which the code of
+// a client does not have, and without the spaces around it, which gofmt trims
 // from the comments of a server.
-func pattern(path string) string {
+func withoutNames(path string) string {
 	return strings.TrimSpace(pathParameter.ReplaceAllLiteralString(path, "%s"))
-}
-
-// plain drops everything but letters and digits, and their case.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, s)
 }

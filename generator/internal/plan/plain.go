@@ -19,8 +19,6 @@ type Decode struct {
 // binding is the package whose BindForm a strict server would call.
 var binding = gosource.Import{Name: "runtime", Path: "github.com/oapi-codegen/runtime"}
 
-const formMediaType = "application/x-www-form-urlencoded"
-
 // plainBody is a body that a plain server decodes.
 type plainBody struct {
 	gosource.Body
@@ -52,23 +50,15 @@ func (p *planner) checkPlainBodies(op *Operation) {
 			p.errorf(m.Pos, "plain-body", "%s has two bodies of the media type %s, and only the parameters of the media type tell them apart; %s", op.ID(), essence, remedy)
 		case !isEncoded(m.Name):
 		case !found:
-			p.errorf(m.Pos, "plain-body", "no Go type for the body of %s of the media type %s; generate models: true into package %s or one of this module that it imports as \".\", or declare a type %s%sRequestBody beside the server", op.ID(), m.Name, p.pkg.Name, op.method.Stem(), tagOf(m.Name))
+			declare := ""
+			if name, ok := gosource.BodyType(op.method.Stem(), essence); ok {
+				declare = ", or declare a type " + name + " beside the server"
+			}
+			p.errorf(m.Pos, "plain-body", "no Go type for the body of %s of the media type %s; generate models: true into package %s or one of this module that it imports as \".\"%s", op.ID(), m.Name, p.pkg.Name, declare)
 		case m.Name == "text/plain" && body.Underlying != "string":
 			p.errorf(m.Pos, "plain-body", "the text/plain body of %s is no string in Go (%s), so it cannot be read as text; declare its schema as type: string, or give it another media type", op.ID(), body.Type)
 		}
 		seen = append(seen, essence)
-	}
-}
-
-// tagOf is how oapi-codegen names bodies of the common media types.
-func tagOf(mediaType string) string {
-	switch mediaType {
-	case formMediaType:
-		return "Formdata"
-	case "text/plain":
-		return "Text"
-	default:
-		return "JSON"
 	}
 }
 
@@ -181,7 +171,7 @@ func (o *Operation) takePlainNames(taken map[string]bool, imports *imports) {
 }
 
 func (o *Operation) bindsForm() bool {
-	return slices.ContainsFunc(o.plainBodies(), func(b plainBody) bool { return b.mediaType == formMediaType })
+	return slices.ContainsFunc(o.plainBodies(), func(b plainBody) bool { return b.mediaType == spec.FormType })
 }
 
 // fillPlain decides how the input is made.
@@ -198,7 +188,7 @@ func (o *Operation) fillPlain(imports *imports) {
 		decoder := "idempotency.DecodeJSON"
 		required := o.BodyRequired()
 		switch b.mediaType {
-		case formMediaType:
+		case spec.FormType:
 			decoder = "idempotency.FormDecoder(" + imports.name(binding) + ".BindForm)"
 			required = true // a strict server's is never nil
 		case "text/plain":

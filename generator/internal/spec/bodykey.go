@@ -13,9 +13,6 @@ const (
 	inBody   = "body"
 )
 
-// formType is the media type of forms.
-const formType = "application/x-www-form-urlencoded"
-
 // decideBodyKey checks that every body of the operation has a string where the
 // key is, and adopts what is declared for it where that is tighter.
 func (l *loader) decideBodyKey(e *entry, d *marker) {
@@ -79,9 +76,9 @@ func holdsNoKey(mediaType string, path []string) string {
 	switch essence := Essence(mediaType); {
 	case isStream(mediaType):
 		return tree.Quote(mediaType) + " is a sequence of values"
-	case IsJSON(mediaType), essence == formType && len(path) == 1:
+	case IsJSON(mediaType), essence == FormType && len(path) == 1:
 		return ""
-	case essence == formType:
+	case essence == FormType:
 		return "a form has no members within members"
 	case strings.HasPrefix(essence, "multipart/"):
 		return "no key is read from a part of a multipart body"

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"mime"
-	"slices"
 	"strings"
 
 	"github.com/idemgen/idemgen/generator/internal/tree"
@@ -18,20 +17,20 @@ func (l *loader) details(e *entry) {
 	if body := e.node.Get("requestBody"); body.Exists() {
 		e.Body = l.body(body)
 	}
-	responses := e.node.Get("responses").Fields()
-	onlyDefault := !slices.ContainsFunc(responses, isSuccess)
-	for _, f := range responses {
+	responses := e.node.Get("responses")
+	for _, f := range responses.Fields() {
 		if strings.HasPrefix(f.Name, "x-") {
 			continue
 		}
-		resolved, ok := l.resolved(f.Value)
-		if !ok {
-			continue
+		if resolved, ok := l.resolved(f.Value); ok {
+			r := Response{Status: f.Name, Pos: f.Key.Pos(), MediaTypes: mediaTypes(resolved)}
+			e.Responses = append(e.Responses, r)
 		}
-		r := Response{Status: f.Name, Pos: f.Key.Pos(), MediaTypes: mediaTypes(resolved)}
-		e.Responses = append(e.Responses, r)
-		if !isSuccess(f) && (f.Name != "default" || !onlyDefault) {
-			continue
+	}
+	for _, f := range Successes(responses) {
+		resolved, problem := l.refs.resolve(f.Value)
+		if problem != nil {
+			continue // reported above
 		}
 		for _, c := range resolved.Get("content").Fields() {
 			if isStream(c.Name) || c.Value.Get("itemSchema").Exists() {
@@ -43,9 +42,23 @@ func (l *loader) details(e *entry) {
 	}
 }
 
-// isSuccess reports whether the response is for a 2xx status. Where there is
-// none, default stands for it.
-func isSuccess(response tree.Field) bool { return strings.HasPrefix(response.Name, "2") }
+// Successes returns the members of an operation's responses that are for a 2xx
+// status. Where there is none, default stands for it.
+func Successes(responses tree.Value) []tree.Field {
+	var all, fallback []tree.Field
+	for _, f := range responses.Fields() {
+		switch {
+		case strings.HasPrefix(f.Name, "2"):
+			all = append(all, f)
+		case f.Name == "default":
+			fallback = append(fallback, f)
+		}
+	}
+	if len(all) == 0 {
+		return fallback
+	}
+	return all
+}
 
 // resolved follows a $ref and reports one that leads nowhere.
 func (l *loader) resolved(v tree.Value) (tree.Value, bool) {
@@ -121,6 +134,9 @@ func Essence(mediaType string) string {
 	t, _, _ := strings.Cut(mediaType, ";")
 	return strings.ToLower(strings.TrimSpace(t))
 }
+
+// FormType is the media type of forms (URL Standard section 5).
+const FormType = "application/x-www-form-urlencoded"
 
 // IsJSON reports whether oapi-codegen decodes bodies of the type as JSON.
 func IsJSON(mediaType string) bool {

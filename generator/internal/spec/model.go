@@ -18,9 +18,9 @@ type Document struct {
 	// appear in generated code.
 	Name string
 	Pos  diag.Pos
-	// Operations are all operations under paths, in the document's order.
-	// Path items that are only a $ref to another path are left out: they have
-	// no generated method of their own.
+	// Operations are all operations under paths, with their callbacks, and under
+	// webhooks, in the document's order. Path items that are only a $ref to
+	// another path are left out: they have no generated method of their own.
 	Operations []Operation
 
 	file *tree.File
