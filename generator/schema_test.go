@@ -423,6 +423,13 @@ func TestSchemaOfDocuments(t *testing.T) {
 		"paths: {/p: {head: {x-idempotent: {}}}}":                                                         false,
 		"paths: {/p: {delete: {x-idempotent: 1}}}":                                                        false,
 		"components: {pathItems: {p: {post: {x-idempotent: {unheard: 1}}}}}":                              false,
+		"webhooks: {w: {post: {x-idempotent: {retention: 1h}}}, v: {$ref: other.yaml}}":                   true,
+		"webhooks: {w: {post: {x-idempotent: 1}}}":                                                        false,
+		"webhooks: {w: {get: {x-idempotent: true}}}":                                                      false,
+		"paths: {/p: {get: {callbacks: {c: {x-a: 1, $ref: a, '{$url}': {post: {x-idempotent: true}}}}}}}": true,
+		"paths: {/p: {get: {callbacks: {c: {'{$url}': {post: {x-idempotent: 1}}}}}}}":                     false,
+		"paths: {/p: {put: {callbacks: {c: {'{$url}': {post: {x-idempotent: {unheard: 1}}}}}}}}":          false,
+		"components: {callbacks: {c: {'{$url}': {head: {x-idempotent: {}}}}}}":                            false,
 	} {
 		if got := valid(t, "x-idempotent.schema.json", text); got != want {
 			t.Errorf("valid: %t, want %t: %s", got, want, text)

@@ -181,7 +181,7 @@ var drifts = map[string]struct {
 			"openapi.yaml:3:136: warning: lost is marked now: a request with a key is protected, and one without runs as before and is counted as unprotected (protection-gained)\n",
 	},
 	"callbacks of one name": {
-		doneCallbacks("a", "b"), doneCallbacks("c", "b"),
+		doneCallbacks("b", "a"), doneCallbacks("b", "c"),
 		"OLD: a (POST callback done) is not in the document any more: its clients find nothing, and its live keys are not replayed; keep it until no retry can come (operation-removed)\n",
 	},
 	"several": {nil, marker("{retention: 1h, key: {name: X-Key}}"), "openapi.yaml:7:33: answers of pay are kept for 1h now, and were for 24h: a retry that comes later than that runs again; keep the retention unless all clients give up sooner (retention-changed)\nopenapi.yaml:7:49: pay reads its key from the header X-Key now, and did from Idempotency-Key: a client that sends the old one is answered 400 key_missing; keep it until all clients send both (key-changed)\n"},

@@ -25,6 +25,7 @@ type WebhookReceiverInterface interface {
 }
 
 type CallbackReceiverInterface interface {
+	// HandleLostCallback handles the POST callback for lost.
 	HandleShippedCallback(w http.ResponseWriter, r *http.Request)
 }
 

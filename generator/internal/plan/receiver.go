@@ -61,8 +61,8 @@ func (p *planner) receivers(f *File) {
 		switch {
 		case len(marked) == 0:
 			continue
-		case found == nil && p.pkg.Client != nil && !p.pkg.HasServer && len(p.marked(spec.Served)) > 0:
-			continue // the package sends, and another one receives
+		case found == nil && p.pkg.Client != nil && !p.pkg.HasServer:
+			continue // the package calls what is marked beside, and another one receives
 		case found == nil:
 			for _, op := range marked {
 				p.errorf(op.Pos, "go-no-receiver", "package %s has no %s, so nothing receives %s; oapi-codegen v2.8 and later generate it with %s under generate: in the oapi-codegen config, or remove the marker",

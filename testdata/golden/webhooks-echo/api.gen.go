@@ -32,6 +32,11 @@ type Receipt struct {
 	Number int `json:"number"`
 }
 
+// AccountClosedParams defines parameters for AccountClosed.
+type AccountClosedParams struct {
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
 // InvoicePaidTextBody defines parameters for InvoicePaid.
 type InvoicePaidTextBody = string
 
@@ -145,8 +150,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 // whatever URL path they advertise to senders.
 type WebhookReceiverInterface interface {
 
-	// HandleAccountClosedWebhook handles the DELETE webhook for account.changed.
-	HandleAccountClosedWebhook(ctx echo.Context) error
+	// HandleAccountClosedWebhook handles the DELETE webhook for account.{event}.
+	HandleAccountClosedWebhook(ctx echo.Context, params AccountClosedParams) error
 
 	// HandleChargeRefundedWebhook handles the POST webhook for charge.refunded.
 	HandleChargeRefundedWebhook(ctx echo.Context) error
@@ -162,14 +167,27 @@ type WebhookReceiverInterface interface {
 	HandlePingWebhook(ctx echo.Context) error
 }
 
-// AccountClosedWebhookHandler returns the echo.HandlerFunc for the account.changed webhook.
+// AccountClosedWebhookHandler returns the echo.HandlerFunc for the account.{event} webhook.
 // Mount this at the URL path advertised to webhook senders. Errors
 // during parameter binding are returned via echo.NewHTTPError so echo's
 // error-handling chain reports them as 400. Middlewares are applied in
 // the order provided -- the last argument becomes the outermost wrapper.
 func AccountClosedWebhookHandler(si WebhookReceiverInterface, middlewares ...echo.MiddlewareFunc) echo.HandlerFunc {
 	h := echo.HandlerFunc(func(ctx echo.Context) error {
-		return si.HandleAccountClosedWebhook(ctx)
+		var err error
+		_ = err
+
+		// Parameter object where we will unmarshal all parameters from the context.
+		var params AccountClosedParams
+
+		// ------------- Optional query parameter "reason" -------------
+
+		err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.QueryParams(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reason: %s", err))
+		}
+
+		return si.HandleAccountClosedWebhook(ctx, params)
 	})
 	for _, mw := range middlewares {
 		h = mw(h)

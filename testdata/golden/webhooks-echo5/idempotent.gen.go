@@ -81,7 +81,7 @@ func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replaye
 // deadlock or a serialization failure a handler runs again in a new transaction,
 // so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentWebhookReceiver[Tx any] interface {
-	// HandleAccountClosedWebhook handles DELETE webhook account.changed, at most
+	// HandleAccountClosedWebhook handles DELETE webhook account.{event}, at most
 	// once for each key.
 	HandleAccountClosedWebhook(ctx *echo.Context, tx Tx, req AccountClosedOnceIdempotentRequest) error
 
@@ -241,13 +241,13 @@ func (r *PlaceOrderIdempotentRequest) UnmarshalJSON(b []byte) error {
 var accountClosedOnceOperation = idempotency.Operation{
 	ID:        "accountClosed",
 	Method:    "DELETE",
-	Path:      "webhook account.changed",
+	Path:      "webhook account.{event}",
 	Key:       idempotency.KeyRule{Header: "Webhook-Id", Format: idempotency.KeyOpaque, MaxLength: 255},
 	Retention: 168 * time.Hour,
 	Release:   []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
 }
 
-// AccountClosedOnceOp stands for accountClosed (DELETE webhook account.changed)
+// AccountClosedOnceOp stands for accountClosed (DELETE webhook account.{event})
 // in types.
 type AccountClosedOnceOp struct{}
 
@@ -267,7 +267,9 @@ func ParseAccountClosedOnceIdempotencyKey(s string) (AccountClosedOnceIdempotenc
 }
 
 // AccountClosedOnceInput is what accountClosed is asked to do.
-type AccountClosedOnceInput struct{}
+type AccountClosedOnceInput struct {
+	Params AccountClosedParams
+}
 
 // AccountClosedOnceIdempotentRequest is a request to accountClosed under its
 // key. Only a constructor fills its input.
@@ -837,8 +839,10 @@ type idempotentWebhookReceiver[Tx any] struct {
 // The build fails here when oapi-codegen has run since: run idemgen again.
 var _ WebhookReceiverInterface = idempotentWebhookReceiver[struct{}]{}
 
-func (s idempotentWebhookReceiver[Tx]) HandleAccountClosedWebhook(c *echo.Context) error {
-	in := AccountClosedOnceInput{}
+func (s idempotentWebhookReceiver[Tx]) HandleAccountClosedWebhook(c *echo.Context, params AccountClosedParams) error {
+	in := AccountClosedOnceInput{
+		Params: params,
+	}
 	return s.serve(c, &accountClosedOnceOperation, nil, func(c *echo.Context, tx Tx, call *idempotency.Call) error {
 		return s.IdempotentWebhookReceiver.HandleAccountClosedWebhook(c, tx, NewAccountClosedOnceIdempotentRequest(idempotency.KeyOf[AccountClosedOnceOp](call), in))
 	})

@@ -33,6 +33,11 @@ type Receipt struct {
 	Number int `json:"number"`
 }
 
+// AccountClosedParams defines parameters for AccountClosed.
+type AccountClosedParams struct {
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
 // InvoicePaidTextBody defines parameters for InvoicePaid.
 type InvoicePaidTextBody = string
 
@@ -133,8 +138,8 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 // whatever URL path they advertise to senders.
 type WebhookReceiverInterface interface {
 
-	// HandleAccountClosedWebhook handles the DELETE webhook for account.changed.
-	HandleAccountClosedWebhook(c *gin.Context)
+	// HandleAccountClosedWebhook handles the DELETE webhook for account.{event}.
+	HandleAccountClosedWebhook(c *gin.Context, params AccountClosedParams)
 
 	// HandleChargeRefundedWebhook handles the POST webhook for charge.refunded.
 	HandleChargeRefundedWebhook(c *gin.Context)
@@ -150,7 +155,7 @@ type WebhookReceiverInterface interface {
 	HandlePingWebhook(c *gin.Context)
 }
 
-// AccountClosedWebhookHandler returns the gin.HandlerFunc for the account.changed webhook.
+// AccountClosedWebhookHandler returns the gin.HandlerFunc for the account.{event} webhook.
 // Mount this at the URL path advertised to webhook senders.
 // Parameter-binding errors abort the request with 400 and a JSON body
 // of the form {"error": "..."}. Engine-level middleware can be applied
@@ -158,7 +163,21 @@ type WebhookReceiverInterface interface {
 // (gin's idiom prefers route-group / engine .Use composition).
 func AccountClosedWebhookHandler(si WebhookReceiverInterface) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		si.HandleAccountClosedWebhook(c)
+		var err error
+		_ = err
+
+		// Parameter object where we will unmarshal all parameters from the context.
+		var params AccountClosedParams
+
+		// ------------- Optional query parameter "reason" -------------
+
+		err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", c.Request.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+		if err != nil {
+			c.JSON(http.StatusBadRequest, gin.H{"error": fmt.Sprintf("Invalid format for parameter reason: %s", err)})
+			return
+		}
+
+		si.HandleAccountClosedWebhook(c, params)
 	}
 }
 

@@ -30,6 +30,11 @@ type Receipt struct {
 	Number int `json:"number"`
 }
 
+// AccountClosedParams defines parameters for AccountClosed.
+type AccountClosedParams struct {
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
 // InvoicePaidTextBody defines parameters for InvoicePaid.
 type InvoicePaidTextBody = string
 
@@ -118,8 +123,8 @@ func RegisterHandlersWithOptions(router *iris.Application, si ServerInterface, o
 // whatever URL path they advertise to senders.
 type WebhookReceiverInterface interface {
 
-	// HandleAccountClosedWebhook handles the DELETE webhook for account.changed.
-	HandleAccountClosedWebhook(ctx iris.Context)
+	// HandleAccountClosedWebhook handles the DELETE webhook for account.{event}.
+	HandleAccountClosedWebhook(ctx iris.Context, params AccountClosedParams)
 
 	// HandleChargeRefundedWebhook handles the POST webhook for charge.refunded.
 	HandleChargeRefundedWebhook(ctx iris.Context)
@@ -135,14 +140,29 @@ type WebhookReceiverInterface interface {
 	HandlePingWebhook(ctx iris.Context)
 }
 
-// AccountClosedWebhookHandler returns the iris.Handler for the account.changed webhook.
+// AccountClosedWebhookHandler returns the iris.Handler for the account.{event} webhook.
 // Mount this at the URL path advertised to webhook senders.
 // Parameter-binding errors set status 400 with a plain-text reason.
 // Per-handler middleware is not generated; iris's idiom prefers
 // app.Use() / Party-level middleware.
 func AccountClosedWebhookHandler(si WebhookReceiverInterface) iris.Handler {
 	return func(ctx iris.Context) {
-		si.HandleAccountClosedWebhook(ctx)
+		var err error
+		_ = err
+
+		// Parameter object where we will unmarshal all parameters from the context.
+		var params AccountClosedParams
+
+		// ------------- Optional query parameter "reason" -------------
+
+		err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.Request().URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+		if err != nil {
+			ctx.StatusCode(http.StatusBadRequest)
+			_, _ = ctx.WriteString(fmt.Sprintf("Invalid format for parameter reason: %s", err))
+			return
+		}
+
+		si.HandleAccountClosedWebhook(ctx, params)
 	}
 }
 

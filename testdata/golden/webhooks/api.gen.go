@@ -37,6 +37,11 @@ type Receipt struct {
 	Number int `json:"number"`
 }
 
+// AccountClosedParams defines parameters for AccountClosed.
+type AccountClosedParams struct {
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+}
+
 // InvoicePaidTextBody defines parameters for InvoicePaid.
 type InvoicePaidTextBody = string
 
@@ -432,8 +437,8 @@ func (p *WebhookInitiator) applyWebhookEditors(ctx context.Context, req *http.Re
 
 // WebhookInitiatorInterface is the interface specification for the webhook initiator.
 type WebhookInitiatorInterface interface {
-	// AccountClosed fires the account.changed webhook
-	AccountClosed(ctx context.Context, targetURL string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// AccountClosed fires the account.{event} webhook
+	AccountClosed(ctx context.Context, targetURL string, params *AccountClosedParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ChargeRefundedWithBody fires the charge.refunded webhook with any body
 	ChargeRefundedWithBody(ctx context.Context, targetURL string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -460,8 +465,8 @@ type WebhookInitiatorInterface interface {
 	Ping(ctx context.Context, targetURL string, body PingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
-func (p *WebhookInitiator) AccountClosed(ctx context.Context, targetURL string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewAccountClosedWebhookRequest(targetURL)
+func (p *WebhookInitiator) AccountClosed(ctx context.Context, targetURL string, params *AccountClosedParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAccountClosedWebhookRequest(targetURL, params)
 	if err != nil {
 		return nil, err
 	}
@@ -592,14 +597,36 @@ func (p *WebhookInitiator) Ping(ctx context.Context, targetURL string, body Ping
 	return p.Client.Do(req)
 }
 
-// NewAccountClosedWebhookRequest builds a DELETE request for the account.changed webhook
-func NewAccountClosedWebhookRequest(targetURL string) (*http.Request, error) {
+// NewAccountClosedWebhookRequest builds a DELETE request for the account.{event} webhook
+func NewAccountClosedWebhookRequest(targetURL string, params *AccountClosedParams) (*http.Request, error) {
 	var err error
 	_ = err
 
 	reqURL, err := url.Parse(targetURL)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		queryValues := reqURL.Query()
+		var rawQueryFragments []string
+
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		reqURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodDelete, reqURL.String(), nil)
@@ -1122,8 +1149,8 @@ func HandlerWithOptions(si ServerInterface, options StdHTTPServerOptions) http.H
 // whatever URL path they advertise to senders.
 type WebhookReceiverInterface interface {
 
-	// HandleAccountClosedWebhook handles the DELETE webhook for account.changed.
-	HandleAccountClosedWebhook(w http.ResponseWriter, r *http.Request)
+	// HandleAccountClosedWebhook handles the DELETE webhook for account.{event}.
+	HandleAccountClosedWebhook(w http.ResponseWriter, r *http.Request, params AccountClosedParams)
 
 	// HandleChargeRefundedWebhook handles the POST webhook for charge.refunded.
 	HandleChargeRefundedWebhook(w http.ResponseWriter, r *http.Request)
@@ -1143,7 +1170,7 @@ type WebhookReceiverInterface interface {
 // cutting behavior (signature verification, logging, rate limiting, ...).
 type WebhookReceiverMiddlewareFunc func(http.Handler) http.Handler
 
-// AccountClosedWebhookHandler returns the http.Handler for the account.changed webhook.
+// AccountClosedWebhookHandler returns the http.Handler for the account.{event} webhook.
 // Mount this at the URL path advertised to webhook senders. errHandler
 // may be nil; if so, parameter-binding errors return 400 with the error
 // message. Middlewares are applied in the order provided -- the last
@@ -1155,7 +1182,26 @@ func AccountClosedWebhookHandler(si WebhookReceiverInterface, errHandler func(w 
 		}
 	}
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		si.HandleAccountClosedWebhook(w, r)
+		var err error
+		_ = err
+
+		// Parameter object where we will unmarshal all parameters from the request.
+		var params AccountClosedParams
+
+		// ------------- Optional query parameter "reason" -------------
+
+		err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+		if err != nil {
+			var requiredError *runtime.RequiredParameterError
+			if errors.As(err, &requiredError) {
+				errHandler(w, r, &RequiredParamError{ParamName: "reason"})
+			} else {
+				errHandler(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
+			}
+			return
+		}
+
+		si.HandleAccountClosedWebhook(w, r, params)
 	})
 	for _, mw := range middlewares {
 		h = mw(h)

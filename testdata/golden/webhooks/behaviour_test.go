@@ -69,8 +69,11 @@ func (s *shop) HandleInvoicePaidWebhook(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
-func (s *shop) HandleAccountClosedWebhook(w http.ResponseWriter, _ *http.Request, _ struct{}, _ AccountClosedOnceIdempotentRequest) {
+func (s *shop) HandleAccountClosedWebhook(w http.ResponseWriter, _ *http.Request, _ struct{}, req AccountClosedOnceIdempotentRequest) {
 	s.runs.Add(1)
+	if reason := req.Input().Params.Reason; reason != nil {
+		w.Header().Set("X-Reason", *reason)
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -160,7 +163,11 @@ func TestReceivers(t *testing.T) {
 			Other:   []drive.Request{invoice("application/octet-stream", "\x00\xfe")},
 			Status:  200, Body: "application/octet-stream \x00\xff\x00\xff",
 		},
-		"no body": {Request: drive.Request{Method: "DELETE", Path: "/hooks/account"}, Status: 204},
+		"no body": {
+			Request: drive.Request{Method: "DELETE", Path: "/hooks/account?reason=moved"},
+			Other:   []drive.Request{{Method: "DELETE", Path: "/hooks/account"}},
+			Status:  204,
+		},
 		"callback": {
 			Request: drive.Request{Method: "POST", Path: "/shipped", ContentType: "application/json", Body: event},
 			Other:   []drive.Request{{Method: "POST", Path: "/shipped", ContentType: "application/json", Body: `{"id":"evt_2","amount":1}`}},
@@ -421,7 +428,7 @@ func TestOperations(t *testing.T) {
 	}{
 		{PaymentSettledOp{}.Operation(), operation{"paymentSettled", "POST", "webhook payment.settled", keyHeader, false}},
 		{InvoicePaidOp{}.Operation(), operation{"PUT webhook invoice.paid", "PUT", "webhook invoice.paid", keyHeader, false}},
-		{AccountClosedOnceOp{}.Operation(), operation{"accountClosed", "DELETE", "webhook account.changed", keyHeader, false}},
+		{AccountClosedOnceOp{}.Operation(), operation{"accountClosed", "DELETE", "webhook account.{event}", keyHeader, false}},
 		{OrderShippedOp{}.Operation(), operation{"orderShipped", "POST", "callback orderShipped", keyHeader, false}},
 		{OrderLostOp{}.Operation(), operation{"orderLost", "POST", "callback orderLost", keyHeader, true}},
 		{PlaceOrderOp{}.Operation(), operation{"placeOrder", "POST", "/orders", "Idempotency-Key", false}},
