@@ -28,7 +28,7 @@ const formType = "application/x-www-form-urlencoded"
 // isForm reports whether the generated server decodes the body as a form.
 func isForm(op *Operation, contentType string) bool {
 	for _, body := range op.Bodies {
-		if body.MediaType == formType && (len(op.Bodies) == 1 || strings.HasPrefix(contentType, formType)) {
+		if body.MediaType == formType && (len(op.Bodies) == 1 || body.takes(contentType)) {
 			return true
 		}
 	}
@@ -46,12 +46,32 @@ func (c *Call) bodyKey() (string, error) {
 	if !isForm(c.op, contentType) {
 		return "", nil
 	}
+	return c.formKey()
+}
+
+// formKey reads the key from a form. Every name that a server could take for the
+// key's is refused: net/http looks into the query too, and other decoders ignore
+// letter case and brackets.
+func (c *Call) formKey() (string, error) {
+	if len(c.body) > 0 && !(Body{MediaType: formType}).is(c.ContentType()) {
+		c.unread = bodyInvalid("the body is not sent as "+formType, nil)
+		return "", nil
+	}
 	values, err := url.ParseQuery(string(c.body))
 	if err != nil {
 		c.unread = bodyInvalid("the body is not a valid form", err)
 		return "", nil
 	}
-	switch sent := values[c.op.Key.BodyPath()[0]]; len(sent) {
+	name := c.op.Key.BodyPath()[0]
+	if c.request.URL.Query().Has(name) {
+		return "", invalidKey("belongs in the body, and its name stands in the query")
+	}
+	for got := range values {
+		if got != name && strings.EqualFold(withoutBrackets.Replace(got), name) {
+			return "", invalidKey("stands in the body under another spelling of its name")
+		}
+	}
+	switch sent := values[name]; len(sent) {
 	case 0:
 		return "", nil
 	case 1:
@@ -59,6 +79,8 @@ func (c *Call) bodyKey() (string, error) {
 	}
 	return "", invalidKey("is sent more than once")
 }
+
+var withoutBrackets = strings.NewReplacer("[", "", "]", "")
 
 // jsonKey reads the key from a JSON body. What the canonical form has at the
 // key's place is every member that encoding/json could take for it, and nothing

@@ -106,9 +106,12 @@ func TestFormKey(t *testing.T) {
 	for body, want := range map[string]string{
 		"key=k1":                      "k1",
 		"a=b&%6bey=a%2Cb&c=d":         "a,b",
-		"Key=k2&key=k1":               "k1", // a form's names have one letter case
 		"":                            "",
-		"Key=k1":                      "",
+		"keys=k1&[k]=k2":              "",
+		"Key=k1":                      "key_invalid",
+		"Key=k2&key=k1":               "key_invalid",
+		"key[]=k2&key=k1":             "key_invalid",
+		"[%E2%84%AA]ey=k1":            "key_invalid", // the Kelvin sign
 		"key=":                        "key_invalid",
 		"key":                         "key_invalid",
 		"key=a+b":                     "key_invalid",
@@ -132,6 +135,38 @@ func TestFormKey(t *testing.T) {
 	}
 }
 
+// Decoders of forms look for a key that is not in the body, and in bodies that
+// are no forms: nothing runs for it.
+func TestFormKeyElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ query, contentType, body, want string }{
+		"in the query":        {"key=k1", formType, "a=b", "key_invalid"},
+		"in both":             {"key=k2", formType, "key=k1", "key_invalid"},
+		"without a body":      {"%6bey=k1", "", "", "key_invalid"},
+		"no media type":       {"", "", "key=k1", "body_invalid"},
+		"another":             {"", "multipart/form-data; boundary=b", "key=k1", "body_invalid"},
+		"one that begins so":  {"", formType + "-x", "key=k1", "body_invalid"},
+		"another letter case": {"", "Application/X-WWW-Form-URLEncoded; charset=utf-8", "key=k1", "k1"},
+		"a query beside it":   {"a=b", formType, "key=k1", "k1"},
+		"nothing":             {"a=b", "", "", ""},
+	} {
+		call := bodyCall("/key", formType, test.body)
+		call.request.URL.RawQuery = test.query
+		call.request.Header.Set("Content-Type", test.contentType)
+		got, err := call.sentKey()
+		if err == nil {
+			err = call.unread
+		}
+		var refusal *Error
+		if errors.As(err, &refusal) {
+			got = string(refusal.Code)
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, test.want)
+		}
+	}
+}
+
 // A body of a media type that the document does not declare, which no handler
 // is given, holds no key.
 func TestBodyKeyOfAnotherMediaType(t *testing.T) {
@@ -140,6 +175,10 @@ func TestBodyKeyOfAnotherMediaType(t *testing.T) {
 	call.op.Bodies = append(call.op.Bodies, Body{MediaType: formType})
 	if key, err := call.sentKey(); key != "k1" || err != nil {
 		t.Errorf("JSON: %q, %v", key, err)
+	}
+	call.request.Header.Set("Content-Type", "Application/JSON")
+	if key, err := call.sentKey(); key != "k1" || err != nil { // as Call.Is has it
+		t.Errorf("JSON in capitals: %q, %v", key, err)
 	}
 	call.request.Header.Set("Content-Type", "text/plain")
 	call.body = []byte("key=k1")

@@ -7,7 +7,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"reflect"
-	"strings"
+	"slices"
 )
 
 // BodyDecoder reads the body of a call into what v points to. Decoders are
@@ -18,7 +18,7 @@ type BodyDecoder func(call *Call, v any) error
 // DecodeJSON is the [BodyDecoder] of JSON: encoding/json, or what
 // [WithJSONDecoder] says.
 func DecodeJSON(call *Call, v any) error {
-	return call.decodeJSON(call.again(call.request.Context()), v)
+	return call.decodeJSON(call.unreadBody(call.request.WithContext(call.request.Context())), v)
 }
 
 func decodeJSON(r *http.Request, v any) error { return json.NewDecoder(r.Body).Decode(v) }
@@ -33,7 +33,7 @@ func DecodeText(call *Call, v any) error {
 // oapi-codegen/runtime.
 func FormDecoder[Encoding any](bind func(v any, form map[string][]string, files map[string][]*multipart.FileHeader, encodings map[string]Encoding) error) BodyDecoder {
 	return func(call *Call, v any) error {
-		r := call.again(call.request.Context())
+		r := call.unreadBody(call.request.WithContext(call.request.Context()))
 		if err := r.ParseForm(); err != nil {
 			return err
 		}
@@ -61,13 +61,5 @@ func DecodePointer[T any](call *Call, v **T, required bool, decode BodyDecoder) 
 // Is reports whether the body is of one of these media types. image/* stands
 // for all that begin so.
 func (c *Call) Is(mediaTypes ...string) bool {
-	sent, _, _ := strings.Cut(c.ContentType(), ";")
-	sent = strings.ToLower(strings.TrimSpace(sent))
-	for _, m := range mediaTypes {
-		family, wild := strings.CutSuffix(strings.ToLower(m), "*")
-		if sent == family || wild && (family == "*/" || strings.HasPrefix(sent, family)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(mediaTypes, func(m string) bool { return Body{MediaType: m}.is(c.ContentType()) })
 }

@@ -134,6 +134,10 @@ func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
 	if r.ContentLength > limit {
 		return tooLarge()
 	}
+	if r.MultipartForm != nil {
+		// Its files would not count, and would be gone after a first run.
+		return &Error{Code: CodeBodyInvalid, Detail: "a middleware before the server has read the multipart body, which must be left to the handler"}
+	}
 	var validated interface{ ValidatedValue() any }
 	if r.Body != nil && r.Body != http.NoBody {
 		body, err := readAll(r.Body, limit, r.ContentLength)

@@ -299,15 +299,15 @@ func bodyInvalid(detail string, err error) error {
 
 // bodyOf returns how a generated server hands over a body, and whether the
 // handler sees its whole Content-Type. A server with one declared body takes
-// it whatever the Content-Type says; one with several takes those that the
-// Content-Type begins with. Where they disagree the body counts as bytes.
+// it whatever the Content-Type says. Where several are taken and disagree, the
+// body counts as bytes.
 func bodyOf(op *Operation, contentType string) (kind BodyKind, typeVisible bool) {
 	matched := false
 	for _, body := range op.Bodies {
 		wild := strings.Contains(body.MediaType, "*")
 		typeVisible = typeVisible || wild
 		switch {
-		case len(op.Bodies) > 1 && !wild && !strings.HasPrefix(contentType, body.MediaType):
+		case len(op.Bodies) > 1 && !wild && !body.takes(contentType):
 			continue
 		case !matched:
 			kind, matched = body.Kind, true

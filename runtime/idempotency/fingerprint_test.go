@@ -357,7 +357,7 @@ func TestBodyOf(t *testing.T) {
 		{[]Body{anyBody}, jsonType, BodyRaw, true},
 		{[]Body{jsonBody, formBody}, "application/json; charset=utf-8", BodyJSON, false},
 		{[]Body{jsonBody, formBody}, "application/x-www-form-urlencoded", BodyRaw, false},
-		{[]Body{jsonBody, formBody}, "Application/JSON", BodyRaw, false},
+		{[]Body{jsonBody, formBody}, "Application/JSON ; charset=utf-8", BodyJSON, false},
 		{[]Body{jsonBody, patchBody}, "application/json-patch+json", BodyJSON, false},
 		{[]Body{jsonBody, partsBody}, "multipart/form-data; boundary=x", BodyMultipart, false},
 		{[]Body{jsonBody, anyBody}, jsonType, BodyRaw, true},

@@ -1,6 +1,9 @@
 package idempotency
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Operation is what the spec says of one marked operation. Generated code
 // holds one for each and never changes it.
@@ -95,4 +98,20 @@ const (
 type Body struct {
 	MediaType string // as declared, without parameters: application/json
 	Kind      BodyKind
+}
+
+// takes reports whether a server with several bodies may take one for this: a
+// strict server goes by what the Content-Type begins with, [Call.Is] compares
+// the media type.
+func (b Body) takes(contentType string) bool {
+	return strings.HasPrefix(contentType, b.MediaType) || b.is(contentType)
+}
+
+// is reports whether a Content-Type names the media type, or one that a type
+// such as image/* stands for.
+func (b Body) is(contentType string) bool {
+	sent, _, _ := strings.Cut(contentType, ";")
+	sent = strings.ToLower(strings.TrimSpace(sent))
+	family, wild := strings.CutSuffix(strings.ToLower(b.MediaType), "*")
+	return sent == family || wild && (family == "*/" || strings.HasPrefix(sent, family))
 }

@@ -16,8 +16,8 @@ import (
 // whose handlers write their answers themselves. decode reads the body before
 // the key is claimed, and may be nil; an error of it is answered 400
 // body_invalid. handle runs in the transaction and writes to a writer that
-// keeps the answer until the commit; its request has the run's context, and a
-// body of its own for each run.
+// keeps the answer until the commit. Each run has a request of its own, with the
+// run's context: what a run changes in it is gone with the next one.
 //
 // An error that handle returns rolls back, and Handle returns it, having
 // answered nothing: it is for the server's own error handler. Handle returns
@@ -39,7 +39,7 @@ func (e *Edge[Tx]) Handle(w http.ResponseWriter, r *http.Request, op *Operation,
 			return func(kept http.ResponseWriter) error {
 				answer := &plainWriter{op: op, kept: kept}
 				defer answer.close()
-				request := call.again(ctx)
+				request := call.unreadBody(call.request.Clone(ctx))
 				defer removeParts(request)
 				own = handle(answer, request, tx, call)
 				if own != nil {
@@ -59,9 +59,8 @@ func (e *Edge[Tx]) Handle(w http.ResponseWriter, r *http.Request, op *Operation,
 	return own
 }
 
-// again returns the request as it came, for one more run.
-func (c *Call) again(ctx context.Context) *http.Request {
-	r := c.request.WithContext(ctx)
+// unreadBody gives r, a copy of the call's request, the whole body to be read.
+func (c *Call) unreadBody(r *http.Request) *http.Request {
 	body := new(bodyReader)
 	body.Reset(c.body)
 	r.Body = body

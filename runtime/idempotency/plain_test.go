@@ -327,6 +327,30 @@ func TestPlainRuns(t *testing.T) {
 	}
 }
 
+// What a run changes in its request is gone with the next one, which derives the
+// same keys.
+func TestPlainRunsHaveTheirOwnRequest(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	s := servePlain(t, rerunning{memstore.New()}, func(_ http.ResponseWriter, r *http.Request) error {
+		if err := r.ParseForm(); err != nil {
+			return err
+		}
+		step, err := idempotency.DeriveUUID(r.Context(), "step")
+		seen = append(seen, fmt.Sprint(r.Header.Get("X-Trace"), r.URL, r.Form, step))
+		r.Header.Del("X-Trace")
+		r.URL.RawQuery = "other=1"
+		r.Form.Set("other", "1")
+		return err
+	})
+	if got := s.send(t, `{"amount":1}`, "X-Trace", "t"); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+	if len(seen) != 2 || seen[0] != seen[1] || !strings.HasPrefix(seen[0], "t") {
+		t.Errorf("%q", seen)
+	}
+}
+
 // inRun gives each run a context of its own.
 type inRun struct{ rerunning }
 
@@ -516,5 +540,22 @@ func TestPlainMultipartFiles(t *testing.T) {
 	}
 	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// A multipart body that a middleware has read is refused: its files would not
+// count for the fingerprint.
+func TestPlainMultipartReadBefore(t *testing.T) {
+	t.Parallel()
+	s := servePlain(t, memstore.New(), func(http.ResponseWriter, *http.Request) error { return nil })
+	next := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.FormValue("_method")
+		next.ServeHTTP(w, r)
+	})
+	const file = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nx\r\n--b--\r\n"
+	got := s.send(t, file, "Content-Type", "multipart/form-data; boundary=b")
+	if got.status != 400 || got.code(t) != idempotency.CodeBodyInvalid || !strings.Contains(got.body, "middleware") || s.runs.Load() != 0 {
+		t.Errorf("%+v", got)
 	}
 }

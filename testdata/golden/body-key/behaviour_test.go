@@ -54,6 +54,10 @@ var jsonCases = map[string]bodyCase{
 		"/either", "application/json; charset=utf-8", "idempotency_key",
 		`{%s"amount":1}`, `{%s"\u0061mount": 1}`, `{%s"amount":2}`, "k1", "k1",
 	},
+	"a media type in capitals": {
+		"/either", "Application/JSON", "idempotency_key",
+		`{%s"amount":1}`, `{%s"\u0061mount": 1}`, `{%s"amount":2}`, "k1", "k1",
+	},
 }
 
 func (c bodyCase) keyed(body, key string) string {
@@ -143,7 +147,8 @@ func TestKeyInForm(t *testing.T) {
 			const rest = "color=red&amount=1"
 			for body, code := range map[string]string{
 				rest:                          "key_missing",
-				rest + "&Idempotency_Key=k1":  "key_missing",
+				rest + "&Idempotency_Key=k1":  "key_invalid",
+				rest + "&[idempotency_key]=k": "key_invalid",
 				rest + "&idempotency_key=":    "key_invalid",
 				rest + "&idempotency_key=a+b": "key_invalid",
 				"idempotency_key=k1&" + rest + "&idempotency_key=k1": "key_invalid",
