@@ -25,7 +25,7 @@ type attempt struct {
 	seen     bool    // no claim was made because a live record is there
 	began    [8]byte // now() in the transaction, as the server sent it
 	readOnly bool
-	record   *record // what was found, live or expired
+	record   *record // what was found, live or over
 }
 
 // conflict says that a transaction lost against another one, and that a new
@@ -169,14 +169,17 @@ func (a *attempt) found(v [][]byte) (err error) {
 	return err
 }
 
-// live reports whether the claim has found a record that is still kept.
-func (a *attempt) live() bool { return a.record != nil && !a.record.expired }
+// live reports whether the claim has found a record that is still kept, and if
+// it is a claim of a lease, one whose lease has not passed.
+func (a *attempt) live() bool {
+	return a.record != nil && !a.record.expired && !a.record.passed
+}
 
-// answer returns the stored answer to req.
-func (r *record) answer(req idempotency.Request) (idempotency.Response, error) {
-	// Another identity with the same 16 bytes is a mismatch, never its answer.
-	if r.Identity != req.Identity || !req.Matches(r.Fingerprint) {
-		return idempotency.Response{}, idempotency.ErrMismatch
+// admit judges a request that may run as far as records are concerned. One that
+// takes over a claim has begun before, whatever the age of its key.
+func (a *attempt) admit(req idempotency.Request) error {
+	if r := a.record; r != nil && !r.expired {
+		return r.of(req)
 	}
-	return r.response()
+	return req.CheckAge(decodeTime(a.began[:]))
 }

@@ -42,7 +42,7 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 	id := a.id[:]
 	header := idempotency.MarshalHeader(resp.Header)
 	statements := make([]bound, 0, 3)
-	if a.record != nil { // expired
+	if a.record != nil { // over
 		statements = append(statements, a.sql.remove.with(id))
 	}
 	statements = append(statements,

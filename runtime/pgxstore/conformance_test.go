@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			dsn := c.dsn(t)
 			var schemas atomic.Int32
-			storetest.Run(t, storetest.Harness[pgx.Tx]{
+			harness := storetest.Harness[pgx.Tx]{
 				Open: func(t *testing.T) storetest.Fixture[pgx.Tx] {
 					return newFixture(t, dsn, fmt.Sprintf("check_%d", schemas.Add(1)), c.opts)
 				},
@@ -50,6 +50,11 @@ func TestConformance(t *testing.T) {
 					_, err := tx.Exec(ctx, "do $$ begin raise exception 'lost' using errcode = '40001'; end $$")
 					return err
 				},
+			}
+			storetest.Run(t, harness)
+			t.Run("Leases", func(t *testing.T) {
+				t.Parallel()
+				storetest.RunLeases(t, harness)
 			})
 		})
 	}
@@ -79,7 +84,7 @@ func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storet
 			return n, err
 		},
 		Advance: func(ctx context.Context, d time.Duration) error {
-			_, err := pool.Exec(ctx, "update "+schema+".records set created_at = created_at - $1::interval, expires_at = expires_at - $1::interval", pgx.QueryExecModeExec, d)
+			_, err := pool.Exec(ctx, "update "+schema+".records set created_at = created_at - $1::interval, expires_at = expires_at - $1::interval, lease_until = lease_until - $1::interval", pgx.QueryExecModeExec, d)
 			return err
 		},
 	}

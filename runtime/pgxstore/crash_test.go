@@ -14,19 +14,23 @@ import (
 	"github.com/idemgen/idemgen/runtime/pgxstore"
 )
 
-// victimDSN holds, in the process that is to be killed, what it connects to.
-const victimDSN = "PGXSTORE_TEST_VICTIM_DSN"
+// In the process that is to be killed, victimDSN holds what it connects to, and
+// victimMode what it does there.
+const (
+	victimDSN  = "PGXSTORE_TEST_VICTIM_DSN"
+	victimMode = "PGXSTORE_TEST_VICTIM_MODE"
+)
 
 func TestMain(m *testing.M) {
 	if dsn := os.Getenv(victimDSN); dsn != "" {
-		fmt.Fprintln(os.Stderr, "the process to be killed has ended by itself:", victim(dsn))
+		fmt.Fprintln(os.Stderr, "the process to be killed has ended by itself:", victim(dsn, os.Getenv(victimMode)))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
 // victim executes one request on a server that stops answering on the way.
-func victim(dsn string) error {
+func victim(dsn, mode string) error {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, dsn)
 	if err != nil {
@@ -35,6 +39,9 @@ func victim(dsn string) error {
 	s, err := pgxstore.New(ctx, pool)
 	if err != nil {
 		return err
+	}
+	if mode == "lease" {
+		return refund(ctx, s, pool)
 	}
 	_, err = s.Execute(ctx, request("k", "a"), func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
 		resp, err := pay("k")(ctx, tx)
@@ -72,17 +79,7 @@ func TestKilledProcess(t *testing.T) {
 			dsn := newDatabase(t)
 			p := newProxy(t, dsn)
 			there := p.on(c.at, c.fate)
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), victimDSN+"="+p.dsn)
-			cmd.Stderr = os.Stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			<-there
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait() // it was killed
+			killVictim(t, p, "transaction", there)
 
 			pool := newPool(t, dsn)
 			res := settled(t, newStore(t, pool), request("k", "a"), pay("k"))
@@ -94,4 +91,21 @@ func TestKilledProcess(t *testing.T) {
 			}
 		})
 	}
+}
+
+// killVictim starts a process that connects through p, and kills it when there
+// is closed.
+func killVictim(t *testing.T, p *proxy, mode string, there <-chan struct{}) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimDSN+"="+p.dsn, victimMode+"="+mode)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-there
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
 }

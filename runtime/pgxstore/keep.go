@@ -33,6 +33,7 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 		Response:    resp,
 		CreatedAt:   r.createdAt,
 		ExpiresAt:   r.expiresAt,
+		LeaseUntil:  r.leaseUntil,
 	}, nil
 }
 
@@ -44,7 +45,7 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	}
 	defer a.rollback()
 	switch r := a.record; {
-	case !a.held && !a.live():
+	case !a.held && !a.live(), a.live() && r.claim():
 		return idempotency.ErrInFlight
 	case r == nil, r.placeholder(), r.Identity != id:
 		return idempotency.ErrNotFound

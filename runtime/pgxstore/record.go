@@ -18,11 +18,38 @@ type record struct {
 	header, body         []byte
 	createdAt, expiresAt time.Time
 	expired              bool
+
+	token      idempotency.LeaseToken // of the lease that made it, or zero
+	leaseUntil time.Time              // zero in a stored answer
+	passed     bool                   // the lease
 }
+
+// claim reports whether r is the claim of a lease.
+func (r *record) claim() bool { return !r.leaseUntil.IsZero() }
 
 // placeholder reports whether r is the row of a claim made without advisory
 // locks, and so no record.
-func (r *record) placeholder() bool { return r.status == 0 }
+func (r *record) placeholder() bool { return r.status == 0 && !r.claim() }
+
+// of says why r cannot be the record of req, or nil. Another identity with the
+// same 16 bytes is a mismatch, never its record.
+func (r *record) of(req idempotency.Request) error {
+	if r.Identity != req.Identity || !req.Matches(r.Fingerprint) {
+		return idempotency.ErrMismatch
+	}
+	return nil
+}
+
+// answer returns the stored answer to req.
+func (r *record) answer(req idempotency.Request) (idempotency.Response, error) {
+	switch err := r.of(req); {
+	case err != nil:
+		return idempotency.Response{}, err
+	case r.claim():
+		return idempotency.Response{}, idempotency.ErrInFlight
+	}
+	return r.response()
+}
 
 // response decodes the stored answer.
 func (r *record) response() (idempotency.Response, error) {
@@ -37,10 +64,11 @@ var errProtocol = errors.New("pgxstore: the server's answer does not have the ex
 
 // decodeRecord decodes the columns of the row statement, in binary format.
 func decodeRecord(v [][]byte) (*record, error) {
-	if len(v) != 10 || len(v[4]) != 2 || len(v[7]) != 8 || len(v[8]) != 8 || len(v[9]) != 1 {
+	if len(v) != 13 || len(v[4]) != 2 || len(v[7]) != 8 || len(v[8]) != 8 || len(v[9]) != 1 ||
+		v[10] != nil && len(v[10]) != 16 || v[11] != nil && len(v[11]) != 8 || v[11] != nil && len(v[12]) != 1 {
 		return nil, errProtocol
 	}
-	return &record{
+	r := &record{
 		Identity:    idempotency.Identity{Scope: string(v[0]), Operation: string(v[1]), Key: string(v[2])},
 		Fingerprint: slices.Clone(v[3]),
 		status:      int(int16(binary.BigEndian.Uint16(v[4]))),
@@ -49,7 +77,12 @@ func decodeRecord(v [][]byte) (*record, error) {
 		createdAt:   decodeTime(v[7]),
 		expiresAt:   decodeTime(v[8]),
 		expired:     v[9][0] == 1,
-	}, nil
+	}
+	copy(r.token[:], v[10])
+	if v[11] != nil {
+		r.leaseUntil, r.passed = decodeTime(v[11]), v[12][0] == 1
+	}
+	return r, nil
 }
 
 // epoch is the Unix time, in microseconds, from which the server counts the

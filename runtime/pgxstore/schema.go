@@ -35,9 +35,11 @@ func (t table) schemaSQL() string {
 
 // Migrate creates the table where it is missing, in one transaction. It is a
 // step of its own before servers start, and safe when several start it at
-// once. A table that is there is only checked: Migrate changes nothing, and
-// returns an error if it is not as this version needs it. [WithTable] chooses
-// another name; other options do not matter.
+// once. A table of an earlier version gets the columns that it lacks, which
+// rewrites no row and waits 5 s at most for transactions that use the table.
+// Any other table is only checked: Migrate changes nothing, and returns an error
+// if it is not as this version needs it. [WithTable] chooses another name; other
+// options do not matter.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -53,7 +55,7 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
 }
 
 func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
-	if _, found, err := t.inspect(ctx, conn); found || err != nil {
+	if _, found, err := t.inspect(ctx, conn); !errors.Is(err, errEarlier) && (found || err != nil) {
 		return err
 	}
 	if err := checkWritable(ctx, conn); err != nil {
@@ -64,7 +66,10 @@ func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		if _, found, err := t.inspect(ctx, tx); found || err != nil {
+		switch _, found, err := t.inspect(ctx, tx); {
+		case errors.Is(err, errEarlier):
+			return t.upgrade(ctx, tx)
+		case found || err != nil:
 			return err // another one was first
 		}
 		if _, err := tx.Exec(ctx, t.schemaSQL()); err != nil {
@@ -74,6 +79,28 @@ func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
 		// before 14 do not know the clause, others may be built without it.
 		return optional(ctx, tx, "ALTER TABLE "+t.quoted()+" ALTER COLUMN body SET COMPRESSION lz4", stateSyntax, stateNotSupported)
 	})
+}
+
+// errEarlier says of a column that tables of earlier versions lack it.
+var errEarlier = errors.New("apply pgxstore.Migrate, which adds it")
+
+// upgrade adds what a table of an earlier version lacks.
+func (t table) upgrade(ctx context.Context, tx pgx.Tx) error {
+	// Whoever uses the table waits behind an ALTER TABLE that waits.
+	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
+		return err
+	}
+	var add []string
+	for _, c := range columns {
+		if c.nullable {
+			add = append(add, "ADD COLUMN IF NOT EXISTS "+c.name+" "+c.kind)
+		}
+	}
+	if _, err := tx.Exec(ctx, "ALTER TABLE "+t.quoted()+" "+strings.Join(add, ", ")); err != nil {
+		return fmt.Errorf("the columns that %s lacks could not be added; apply pgxstore.Migrate again: %w", t.quoted(), err)
+	}
+	_, _, err := t.inspect(ctx, tx)
+	return err
 }
 
 // optional runs sql and takes it for done if it fails with one of states.
@@ -90,17 +117,22 @@ func optional(ctx context.Context, tx pgx.Tx, sql string, states ...string) erro
 
 // columns is what the table must have. More columns are allowed if they can be
 // left out of an INSERT.
-var columns = []struct{ name, kind string }{
-	{"id", "uuid"},
-	{"created_at", "timestamp with time zone"},
-	{"expires_at", "timestamp with time zone"},
-	{"status", "smallint"},
-	{"scope", "text"},
-	{"operation", "text"},
-	{"key", "text"},
-	{"fingerprint", "bytea"},
-	{"header", "bytea"},
-	{"body", "bytea"},
+var columns = []struct {
+	name, kind string
+	nullable   bool // and missing in tables of earlier versions
+}{
+	{name: "id", kind: "uuid"},
+	{name: "created_at", kind: "timestamp with time zone"},
+	{name: "expires_at", kind: "timestamp with time zone"},
+	{name: "status", kind: "smallint"},
+	{name: "scope", kind: "text"},
+	{name: "operation", kind: "text"},
+	{name: "key", kind: "text"},
+	{name: "fingerprint", kind: "bytea"},
+	{name: "header", kind: "bytea"},
+	{name: "body", kind: "bytea"},
+	{name: "lease_token", kind: "uuid", nullable: true},
+	{name: "lease_until", kind: "timestamp with time zone", nullable: true},
 }
 
 // querier is a connection or a transaction.
@@ -137,13 +169,13 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 		return err
 	}
 	type column struct {
-		kind             string
-		mandatory, valid bool
+		kind               string
+		mandatory, notNull bool
 	}
 	found := make(map[string]column)
 	var name string
 	var c column
-	if _, err := pgx.ForEachRow(rows, []any{&name, &c.kind, &c.mandatory, &c.valid}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&name, &c.kind, &c.mandatory, &c.notNull}, func() error {
 		found[name] = c
 		return nil
 	}); err != nil {
@@ -151,12 +183,16 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	}
 	for _, want := range columns {
 		switch got, ok := found[want.name]; {
+		case !ok && want.nullable:
+			wrong = append(wrong, fmt.Errorf("column %s is missing: %w", want.name, errEarlier))
 		case !ok:
 			wrong = append(wrong, fmt.Errorf("column %s is missing", want.name))
 		case got.kind != want.kind:
 			wrong = append(wrong, fmt.Errorf("column %s is %s instead of %s", want.name, got.kind, want.kind))
-		case !got.valid:
+		case !got.notNull && !want.nullable:
 			wrong = append(wrong, fmt.Errorf("column %s lacks NOT NULL", want.name))
+		case got.notNull && want.nullable:
+			wrong = append(wrong, fmt.Errorf("column %s has NOT NULL", want.name))
 		}
 		delete(found, want.name)
 	}

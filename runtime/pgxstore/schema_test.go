@@ -130,6 +130,8 @@ func TestNewRefuses(t *testing.T) {
 		"LocalTime":        {sql: "alter table idempotency_records alter column expires_at type timestamp", want: "column expires_at is timestamp without time zone"},
 		"Nullable":         {sql: "alter table idempotency_records alter column status drop not null", want: "column status lacks NOT NULL"},
 		"ForeignColumn":    {sql: "alter table idempotency_records add column extra int not null", want: "column extra is not the store's"},
+		"EarlierVersion":   {sql: "alter table idempotency_records drop column lease_until", want: "column lease_until is missing: apply pgxstore.Migrate, which adds it"},
+		"LeaseNotNull":     {sql: "alter table idempotency_records alter column lease_token set not null", want: "column lease_token has NOT NULL"},
 		"NoUniqueIndex":    {sql: "alter table idempotency_records drop constraint idempotency_records_pkey", want: "no unique index on (id)"},
 		"PartialIndex":     {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; create unique index on idempotency_records (id) where status > 0", want: "no unique index on (id)"},
 		"WiderUniqueIndex": {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; create unique index on idempotency_records (id, key)", want: "no unique index on (id)"},
@@ -220,5 +222,49 @@ func TestTwoTablesOnOnePool(t *testing.T) {
 	}))
 	if err != nil {
 		t.Errorf("the same identity in both tables at once: %v", err)
+	}
+}
+
+// Migrate brings a table of an earlier version up to date, on all replicas at
+// once, and its records are replayed as before. It does not wait for long.
+//
+// Covers STO-22.
+func TestMigrateUpgrades(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t), func(cfg *pgxpool.Config) { cfg.MaxConns = 10 })
+	execute(t, newStore(t, pool), "k")
+	if _, err := pool.Exec(t.Context(), "alter table idempotency_records drop column lease_token, drop column lease_until"); err != nil {
+		t.Fatal(err)
+	}
+
+	user, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := user.Exec(t.Context(), "lock table idempotency_records in row exclusive mode"); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgxstore.Migrate(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "apply pgxstore.Migrate again") {
+		t.Errorf("Migrate beside a long transaction: %v", err)
+	}
+	if err := user.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	var replicas sync.WaitGroup
+	for range 5 {
+		replicas.Go(func() {
+			if err := pgxstore.Migrate(t.Context(), pool); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	replicas.Wait()
+	s := newStore(t, pool)
+	if res, err := s.Execute(t.Context(), request("k", "a"), never(t)); err != nil || !res.Replayed {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := refund(t.Context(), s, pool); err != nil {
+		t.Error(err)
 	}
 }

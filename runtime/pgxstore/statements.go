@@ -19,16 +19,23 @@ type statements struct {
 	enterPlain  *statement // takes no lock
 	enterInsert *statement // takes no lock, and shortens lock_timeout
 
-	hold    *statement // locks the expired record $1
+	hold    *statement // locks the record $1 if it is over
 	reserve *statement // inserts a placeholder $1, which is an expired record of status 0
 	restore *statement // gives lock_timeout back
 	row     *statement // reads the record $1
 	recall  *statement // reads the record $1 from a server that takes writes
 
-	remove *statement // deletes the record $1 if it is expired
+	remove *statement // deletes the record $1 if it is over
 	insert *statement // inserts a finished record
 
-	release *statement // deletes the record $1 and returns a row if it was there
+	// Those of lease mode take the id $1 and the token $2, and begin no
+	// transaction except for lease.
+	lease         *statement // inserts a claim
+	extendLease   *statement // lets the lease of a claim last for $3
+	completeLease *statement // makes a finished record of a claim
+	releaseLease  *statement // deletes a claim
+
+	release *statement // deletes the record $1, unless it is a live claim, and returns a row if it did
 
 	sweepBegin *statement
 	sweepLock  *statement // takes the advisory lock $1
@@ -49,6 +56,10 @@ func newStatements(cfg *config) *statements {
 		entry = append(entry, fmt.Sprintf("set_config('%s', '%s', true)", l.name, l.milliseconds()))
 	}
 	entered := strings.Join(entry, ", ")
+	// A record is live until its retention is over, and a claim only until its
+	// lease has passed. Columns of leases are null in other records.
+	const live = "expires_at > now() and (lease_until is null or lease_until > now())"
+	const over = "(expires_at <= now() or lease_until <= now())"
 	const columns = "scope, operation, key, fingerprint, status, header, body, created_at, expires_at"
 	s := &statements{
 		begin:    &statement{sql: "begin isolation level " + string(cfg.isolation)},
@@ -58,7 +69,7 @@ func newStatements(cfg *config) *statements {
 		// request that comes when the record has gone could not tell it from a
 		// claim.
 		enter: &statement{
-			sql: "select case when exists (select 1 from " + table + " where id = $2 and expires_at > now())" +
+			sql: "select case when exists (select 1 from " + table + " where id = $2 and " + live + ")" +
 				" then null else pg_try_advisory_xact_lock($1) end, " + entered,
 			oids: []uint32{pgtype.Int8OID, pgtype.UUIDOID},
 		},
@@ -67,7 +78,7 @@ func newStatements(cfg *config) *statements {
 			", set_config('idemgen.lock_timeout', current_setting('lock_timeout'), true)" +
 			", set_config('lock_timeout', '" + lockPatience + "', true)"},
 		hold: &statement{
-			sql:  "select 1 from " + table + " where id = $1 and expires_at <= now() for update",
+			sql:  "select 1 from " + table + " where id = $1 and " + over + " for update",
 			oids: []uint32{pgtype.UUIDOID},
 		},
 		reserve: &statement{
@@ -77,11 +88,12 @@ func newStatements(cfg *config) *statements {
 		},
 		restore: &statement{sql: "select set_config('lock_timeout', current_setting('idemgen.lock_timeout'), true)"},
 		row: &statement{
-			sql:  "select " + columns + ", expires_at <= now() from " + table + " where id = $1",
+			sql: "select " + columns + ", expires_at <= now(), lease_token, lease_until, lease_until <= now()" +
+				" from " + table + " where id = $1",
 			oids: []uint32{pgtype.UUIDOID},
 		},
 		remove: &statement{
-			sql:  "delete from " + table + " where id = $1 and expires_at <= now()",
+			sql:  "delete from " + table + " where id = $1 and " + over,
 			oids: []uint32{pgtype.UUIDOID},
 		},
 		// now() is the time at which the transaction began. If it is not the one
@@ -95,8 +107,35 @@ func newStatements(cfg *config) *statements {
 				pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID, pgtype.ByteaOID, pgtype.ByteaOID,
 			},
 		},
+		// A claim is kept for its retention after its lease, so that expires_at
+		// alone tells a sweeper.
+		lease: &statement{
+			sql: "insert into " + table + " (id, lease_token, created_at, lease_until, expires_at, status, scope, operation, key, fingerprint, header, body)" +
+				" values ($1, $2, statement_timestamp(), statement_timestamp() + $3, statement_timestamp() + $3 + $4, 0, $5, $6, $7, $8, '', '')",
+			oids: []uint32{
+				pgtype.UUIDOID, pgtype.UUIDOID, pgtype.IntervalOID, pgtype.IntervalOID,
+				pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID,
+			},
+		},
+		extendLease: &statement{
+			sql: "update " + table + " set lease_until = greatest(lease_until, statement_timestamp() + $3)," +
+				" expires_at = greatest(expires_at, statement_timestamp() + $3 + $4)" +
+				" where id = $1 and lease_token = $2 and lease_until is not null",
+			oids: []uint32{pgtype.UUIDOID, pgtype.UUIDOID, pgtype.IntervalOID, pgtype.IntervalOID},
+		},
+		// The token stays, so that a completion whose answer was lost can be
+		// repeated.
+		completeLease: &statement{
+			sql: "update " + table + " set lease_until = null, created_at = statement_timestamp(), expires_at = statement_timestamp() + $3," +
+				" status = $4, header = $5, body = $6 where id = $1 and lease_token = $2",
+			oids: []uint32{pgtype.UUIDOID, pgtype.UUIDOID, pgtype.IntervalOID, pgtype.Int2OID, pgtype.ByteaOID, pgtype.ByteaOID},
+		},
+		releaseLease: &statement{
+			sql:  "delete from " + table + " where id = $1 and lease_token = $2 and lease_until is not null",
+			oids: []uint32{pgtype.UUIDOID, pgtype.UUIDOID},
+		},
 		release: &statement{
-			sql:  "delete from " + table + " where id = $1 returning 1",
+			sql:  "delete from " + table + " where id = $1 and (lease_until is null or lease_until <= now()) returning 1",
 			oids: []uint32{pgtype.UUIDOID},
 		},
 		sweepBegin: &statement{sql: "begin isolation level read committed"},
@@ -115,7 +154,8 @@ func newStatements(cfg *config) *statements {
 	s.recall = &statement{sql: s.row.sql + " and current_setting('transaction_read_only') = 'off'", oids: s.row.oids}
 	for _, st := range []*statement{
 		s.begin, s.commit, s.rollback, s.enter, s.enterPlain, s.enterInsert, s.hold, s.reserve,
-		s.restore, s.row, s.recall, s.remove, s.insert, s.release, s.sweepBegin, s.sweepLock, s.sweep,
+		s.restore, s.row, s.recall, s.remove, s.insert, s.lease, s.extendLease, s.completeLease, s.releaseLease,
+		s.release, s.sweepBegin, s.sweepLock, s.sweep,
 	} {
 		st.name = "idemgen_" + strconv.FormatUint(hash(st.sql), 16)
 	}

@@ -28,8 +28,8 @@ type Store struct {
 }
 
 var (
-	_ idempotency.Store[pgx.Tx] = (*Store)(nil)
-	_ idempotency.Keeper        = (*Store)(nil)
+	_ idempotency.LeaseStore[pgx.Tx] = (*Store)(nil)
+	_ idempotency.Keeper             = (*Store)(nil)
 )
 
 // Execute implements [idempotency.Store]. A first request costs no round trip
@@ -45,11 +45,18 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	if err := check(req); err != nil {
 		return idempotency.Result{}, err
 	}
+	return again(ctx, func(run int, lost *conflict) (idempotency.Result, error) {
+		return s.try(ctx, req, work, run, lost)
+	})
+}
+
+// again calls try until it returns no *conflict, which it is told the next time.
+func again(ctx context.Context, try func(run int, lost *conflict) (idempotency.Result, error)) (idempotency.Result, error) {
 	var lost *conflict
 	// After the last run comes one more look: what the transaction has lost
 	// against may have been the same request.
 	for run := 1; run <= maxRuns+1; run++ {
-		res, err := s.try(ctx, req, work, run, lost)
+		res, err := try(run, lost)
 		if err == nil || !errors.As(err, &lost) {
 			return res, err
 		}
@@ -90,7 +97,7 @@ func (s *Store) try(ctx context.Context, req idempotency.Request, work idempoten
 	case run > 1 && (run > maxRuns || !req.MayRerun()):
 		err = lost.final()
 	default:
-		err = req.CheckAge(decodeTime(a.began[:]))
+		err = a.admit(req)
 	}
 	if err != nil {
 		a.rollback()
