@@ -63,19 +63,22 @@ func (t *Tx) Key(name string) string { return "{" + t.Slot() + "}:" + name }
 //		return nil
 //	})
 //
-// It returns the error of fn, or says which command cannot be taken, and then
-// takes none of them:
+// It returns the error of fn, or says which command cannot be taken:
 //   - one that does not write, since its result would come too late;
 //   - one that Redis refuses in scripts, that blocks, that has no keys, or whose
 //     keys do not stand at fixed places (such as ZUNIONSTORE);
+//   - MOVE and COPY, since what they do to another database cannot be undone;
 //   - on a Redis Cluster, one with a key in another slot than [Tx.Slot];
-//   - one that touches the store's own keys, or has more than 4,096 arguments.
+//   - one that touches the store's own keys, has more than 4,096 arguments, or
+//     one that the client could not send.
 //
 // After such an error nothing of this run is applied, even if work goes on and
 // returns an answer. After an error of fn the commands queued before stay.
 //
 // The commands have no results, neither then nor later. p.Exec, p.Pipelined and
-// p.TxPipelined are refused; p.Discard drops what fn has given so far.
+// p.TxPipelined are refused; p.Discard drops what fn has given so far. The keys
+// of all commands but the last are copied before anything is written, so a
+// write to a big key comes last.
 func (t *Tx) Queue(fn func(p redis.Pipeliner) error) error {
 	p := &pipeliner{Pipeliner: t.sealed.Pipeline()}
 	if err := fn(p); err != nil {
