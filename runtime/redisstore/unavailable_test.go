@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,77 @@ func TestCompletionIsRefused(t *testing.T) {
 			}
 			wantEffects(t, server, label, 1)
 		})
+	}
+}
+
+// A server restarts while work runs. If it keeps what it is told, the claim is
+// still there and is completed; if it has forgotten all, the answer is refused,
+// since somebody else may have claimed the key meanwhile.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]bool{"Kept": true, "Forgotten": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--enable-debug-command", "yes"}
+			if kept {
+				args = append(args, "--appendonly", "yes")
+			}
+			addr := testenv.StartRedis(t, args...)
+			server := newClient(t, addr)
+			s := newStore(t, newClient(t, addr))
+			label := prefixOf(t)
+			_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+				_ = server.Do(ctx, "DEBUG", "RESTART").Err() // the connection ends
+				return pay(label, "first")(ctx, tx)
+			})
+			if kept && err != nil || !kept && !errors.Is(err, idempotency.ErrLeaseLost) {
+				t.Errorf("%v", err)
+			}
+			res := settled(t, s, request("k"), pay(label, "second"))
+			if res.Replayed != kept {
+				t.Errorf("retry: %+v", res)
+			}
+			wantEffects(t, server, label, 1)
+		})
+	}
+}
+
+// clockHook is a server whose clock is ahead, as far as claims tell.
+type clockHook struct{ ahead time.Duration }
+
+func (clockHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (clockHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h clockHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if script, ok := cmd.(*redis.Cmd); ok && err == nil {
+			if answer, ok := script.Val().([]any); ok && len(answer) == 2 && answer[0] == "claimed" {
+				answer[1] = answer[1].(int64) + h.ahead.Milliseconds()
+			}
+		}
+		return err
+	}
+}
+
+// Keys are judged by the server's clock, whatever this machine's says.
+//
+// Covers EXP-07.
+func TestServersClockDecides(t *testing.T) {
+	t.Parallel()
+	const ahead = 6 * time.Hour
+	client := newClient(t, testenv.Redis(t))
+	client.AddHook(clockHook{ahead})
+	s := newStore(t, client)
+	for age, want := range map[time.Duration]error{0: idempotency.ErrExpired, -ahead: nil, -2 * ahead: idempotency.ErrKeyInvalid} {
+		ms := fmt.Sprintf("%012x", time.Now().Add(-age).UnixMilli())
+		req := request(ms[:8] + "-" + ms[8:] + "-7abc-8def-0123456789ab")
+		req.KeyHasTime = true
+		if _, err := s.Execute(t.Context(), req, pay(prefixOf(t), "first")); !errors.Is(err, want) {
+			t.Errorf("a key that is %v old by this machine's clock: %v, want %v", age, err, want)
+		}
 	}
 }
 

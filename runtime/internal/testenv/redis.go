@@ -28,6 +28,9 @@ const (
 // redisImage is what runs where no Redis is installed.
 const redisImage = "redis:7-alpine"
 
+// forgetful are arguments of a server that keeps nothing on the disk.
+var forgetful = []string{"--save", "", "--appendonly", "no"}
+
 var processRedis = sync.OnceValues(func() (string, error) {
 	if addr := os.Getenv(EnvRedis); addr != "" {
 		return addr, nil
@@ -56,8 +59,8 @@ func Redis(tb testing.TB) string {
 	return addr
 }
 
-// StartRedis starts a Redis server with these arguments beside the usual ones,
-// and returns its address. It ends with the test. [EnvRedis] is not used.
+// StartRedis starts a Redis server with these arguments after the usual ones, by
+// which it keeps nothing on the disk, and returns its address. It ends with the test. [EnvRedis] is not used.
 func StartRedis(tb testing.TB, args ...string) string {
 	tb.Helper()
 	addr, process, err := startRedis(args...)
@@ -114,24 +117,24 @@ func startRedis(args ...string) (addr string, p *process, err error) {
 		if port, err = freePort(); err != nil {
 			return "", nil, err
 		}
-		argv := append([]string{program, "--port", port, "--bind", "127.0.0.1"}, args...)
+		argv := []string{program, "--port", port, "--bind", "127.0.0.1"}
 		if errProgram != nil {
-			argv = append([]string{"docker", "run", "--rm", "-p", "127.0.0.1:" + port + ":6379", redisImage, "redis-server"}, args...)
+			argv = []string{"docker", "run", "--rm", "-p", "127.0.0.1:" + port + ":6379", redisImage, "redis-server"}
 		}
-		if p, err = runRedis(port, argv); err == nil {
+		if p, err = runRedis(port, append(append(argv, forgetful...), args...)); err == nil {
 			return "127.0.0.1:" + port, p, nil
 		}
 	}
 	return "", nil, err
 }
 
-// runRedis runs a server that keeps nothing on the disk, until it answers.
+// runRedis runs a server until it answers.
 func runRedis(port string, argv []string) (*process, error) {
 	dir, err := makeDir()
 	if err != nil {
 		return nil, err
 	}
-	p, err := supervise(dir, "KILL", append(argv, "--save", "", "--appendonly", "no"))
+	p, err := supervise(dir, "KILL", argv)
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, err
@@ -163,12 +166,12 @@ func startRedisCluster(timeout time.Duration) (addrs []string, processes []*proc
 		if err != nil {
 			return nil, processes, err
 		}
-		p, err := runRedis(port, []string{program, "--port", port, "--bind", "127.0.0.1",
+		p, err := runRedis(port, append([]string{program, "--port", port, "--bind", "127.0.0.1",
 			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-config-file", "nodes.conf",
 			"--cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10),
 			// A replica joins at once instead of after 5 s: a master that dies
 			// before would take its slots with it.
-			"--repl-diskless-sync-delay", "0"})
+			"--repl-diskless-sync-delay", "0"}, forgetful...))
 		if err != nil {
 			return nil, processes, err
 		}
