@@ -79,9 +79,10 @@ func TestPlainAnswers(t *testing.T) {
 			h := w.Header()
 			h.Set("X-Kept", "early")
 			w.WriteHeader(201)
-			h.Set("X-Kept", "late")
+			h["X-Kept"][0] = "late"
+			h.Set("X-Other", "late")
 			return nil
-		}, 201, "", http.Header{"X-Kept": {"early"}}},
+		}, 201, "", http.Header{"X-Kept": {"early"}, "X-Other": nil}},
 		"a body that has none": {func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(204)
 			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrBodyNotAllowed) {
@@ -282,8 +283,8 @@ func TestPlainLateWrites(t *testing.T) {
 			w.Header().Set("X-Late", "1")
 			w.WriteHeader(500)
 			_, err := io.WriteString(w, "late")
-			if flush := http.NewResponseController(w).Flush(); flush == nil {
-				err = nil
+			if flush := http.NewResponseController(w).Flush(); flush == nil || !strings.Contains(flush.Error(), "has returned") {
+				err = fmt.Errorf("flush: %w", errors.Join(flush, err))
 			}
 			done <- err
 		}()
@@ -291,8 +292,8 @@ func TestPlainLateWrites(t *testing.T) {
 	})
 	first := s.send(t, `{"amount":1}`)
 	close(returned)
-	if err := <-done; err == nil {
-		t.Error("a late write was taken")
+	if err := <-done; err == nil || !strings.HasPrefix(err.Error(), "idempotency: the handler has returned") {
+		t.Errorf("late write: %v", err)
 	}
 	replay := s.send(t, `{"amount":1}`)
 	if first.status != 200 || !strings.HasPrefix(first.body, "in time") || strings.Contains(first.body, "late") || replay.body != first.body || replay.header.Get("X-Late") != "" {
@@ -487,17 +488,24 @@ func TestDecoders(t *testing.T) {
 func TestCallIs(t *testing.T) {
 	t.Parallel()
 	edge := idempotency.NewEdge(memstore.New(), idempotency.Unscoped)
-	for contentType, want := range map[string]string{
+	asked := 0
+	types := map[string]string{
 		"application/json":                "json",
+		"application/json ;charset=utf-8": "json",
 		"Application/JSON; charset=utf-8": "json",
 		"application/json-seq":            "",
 		"image/png":                       "image",
 		"image":                           "",
 		"":                                "",
-	} {
+	}
+	for contentType, want := range types {
 		r := httptest.NewRequest(http.MethodPost, "/pay", strings.NewReader("1"))
 		r.Header = http.Header{"Content-Type": {contentType}, "Idempotency-Key": {"k"}}
 		_ = edge.Handle(httptest.NewRecorder(), r, &payOperation, func(call *idempotency.Call) error {
+			asked++
+			if !call.Is("*/*") {
+				t.Errorf("%s is none of */*", contentType)
+			}
 			got := ""
 			switch {
 			case call.Is("application/json", "text/json"):
@@ -510,6 +518,9 @@ func TestCallIs(t *testing.T) {
 			}
 			return errors.New("enough")
 		}, nil)
+	}
+	if asked != len(types) {
+		t.Errorf("%d of %d requests were decoded", asked, len(types))
 	}
 }
 
