@@ -1,5 +1,5 @@
 // Package redisstore keeps idempotency records in Redis, on a single server or
-// a Redis Cluster, through go-redis, and gives handlers a [Tx] that takes their
+// a Redis Cluster, through go-redis v9, and gives handlers a [Tx] that takes their
 // own Redis writes.
 //
 //	client := redis.NewClusterClient(&redis.ClusterOptions{
@@ -78,8 +78,9 @@
 //
 // [New] verifies the server's version (7.0 or later), that it does not evict
 // keys, and that the user may do what is needed; see there. Tests run on Redis
-// 7.0, a single server and three masters with replicas; Valkey and later versions
-// of Redis have the same commands and are not tested.
+// 7.0: a single server, a master under Redis Sentinel, and a cluster of three
+// masters with replicas. Valkey and later versions of Redis have the same
+// commands and are not tested.
 //
 // The store's commands are scripts, which go-redis never sends to replicas: the
 // options ReadOnly, RouteByLatency and RouteRandomly do no harm.

@@ -175,6 +175,27 @@ func (l *load) check(t *testing.T, client redis.UniversalClient) (lost int) {
 	return lost
 }
 
+// kill kills a master while clients send requests, and returns how many of the
+// answers that they got are not replayed afterwards.
+func (l *load) kill(t *testing.T, client redis.UniversalClient, victim pair) (lost int) {
+	t.Helper()
+	stop := make(chan struct{})
+	wg := l.send(t.Context(), 4, stop)
+	l.after(t, 500)
+	signal(t, process(t, victim.master), syscall.SIGKILL)
+	killed := time.Now()
+	tookOver(t, newClient(t, victim.replica))
+	promoted := time.Since(killed)
+	l.after(t, 500)
+	close(stop)
+	wg.Wait()
+	requests, down := len(l.answers), max(l.lastFail.Sub(killed), 0)
+	lost = l.check(t, client)
+	t.Logf("%d requests, replica promoted after %v, last failure %v after the kill, failures %v: %d acknowledged answers lost",
+		requests, promoted.Round(10*time.Millisecond), down.Round(10*time.Millisecond), l.failures, lost)
+	return lost
+}
+
 // A master is killed while clients send requests. Its replica takes over, the
 // clients get on, and no request has two effects. Answers that were
 // acknowledged are replayed, except for those that the replica had not yet
@@ -191,27 +212,24 @@ func TestMasterIsKilledUnderLoad(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			client := newClusterClient(t, testenv.StartRedisCluster(t))
-			l := newLoad(t, client, c.opts...)
-			stop := make(chan struct{})
-			wg := l.send(t.Context(), 4, stop)
-			l.after(t, 500)
 			victim := pairs(t, client)[0]
-			signal(t, process(t, victim.master), syscall.SIGKILL)
-			killed := time.Now()
-			tookOver(t, newClient(t, victim.replica))
-			promoted := time.Since(killed)
-			l.after(t, 500)
-			close(stop)
-			wg.Wait()
-			requests, down := len(l.answers), max(l.lastFail.Sub(killed), 0)
-			lost := l.check(t, client)
-			t.Logf("%d requests, replica promoted after %v, last failure %v after the kill, failures %v: %d acknowledged answers lost",
-				requests, promoted.Round(10*time.Millisecond), down.Round(10*time.Millisecond), l.failures, lost)
+			lost := newLoad(t, client, c.opts...).kill(t, client, victim)
 			if lost > 0 && c.opts != nil {
 				t.Errorf("%d answers lost although a replica had received them", lost)
 			}
 		})
 	}
+}
+
+// The same with a single master that Redis Sentinel watches.
+func TestSentinelReplacesMaster(t *testing.T) {
+	t.Parallel()
+	sentinel, master, replica := testenv.StartRedisSentinel(t)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: "main", SentinelAddrs: []string{sentinel}, ContextTimeoutEnabled: true, DialerRetries: 1,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	newLoad(t, client).kill(t, client, pair{master, replica})
 }
 
 // A hash slot moves from one master to another while clients send requests

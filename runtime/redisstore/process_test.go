@@ -29,7 +29,14 @@ const (
 // lease is how long a test waits for the key of a process that has died.
 const lease = 500 * time.Millisecond
 
+// quiet drops what go-redis writes about every connection that fails: tests
+// let many fail.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
 func TestMain(m *testing.M) {
+	redis.SetLogger(quiet{})
 	if role := os.Getenv(envChild); role != "" {
 		err := child(role, os.Getenv(envAddr), os.Getenv(envPrefix))
 		fmt.Println("child:", err)

@@ -95,6 +95,47 @@ func StartRedisCluster(tb testing.TB) []string {
 	return addrs
 }
 
+// StartRedisSentinel starts a Redis server with a replica and a Sentinel that
+// watches them under the name of "main" and replaces a master that is silent for
+// 1 s. It returns the addresses of the three, which end with the test.
+func StartRedisSentinel(tb testing.TB) (sentinel, master, replica string) {
+	tb.Helper()
+	program, err := redisProgram()
+	if err != nil {
+		missing(tb, "Redis Sentinel", "install redis-server", fmt.Errorf("%w: %w", errUnavailable, err))
+	}
+	master = StartRedis(tb)
+	host, port, _ := strings.Cut(master, ":")
+	replica = StartRedis(tb, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
+	own, err := freePort()
+	if err != nil {
+		tb.Fatalf("testenv: %v", err)
+	}
+	// A Sentinel keeps what it learns in a file, which must be there.
+	p, err := runRedis(own, []string{"/bin/sh", "-c", `: >sentinel.conf; exec "$0" sentinel.conf --sentinel --port "$1" --bind 127.0.0.1`, program, own})
+	if err != nil {
+		tb.Fatalf("testenv: start Redis Sentinel: %v", err)
+	}
+	tb.Cleanup(p.stop)
+	sentinel = "127.0.0.1:" + own
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel, ContextTimeoutEnabled: true})
+	defer func() { _ = client.Close() }()
+	err = errors.Join(
+		client.Monitor(tb.Context(), "main", host, port, "1").Err(),
+		client.Set(tb.Context(), "main", "down-after-milliseconds", "1000").Err(),
+		p.waitReady(func(ctx context.Context) error {
+			replicas, err := client.Replicas(ctx, "main").Result()
+			if err == nil && (len(replicas) != 1 || replicas[0]["master-link-status"] != "ok") {
+				err = errors.New("the Sentinel has not found the replica")
+			}
+			return err
+		}))
+	if err != nil {
+		tb.Fatalf("testenv: watch %s with Redis Sentinel: %v", master, err)
+	}
+	return sentinel, master, replica
+}
+
 func stopAll(processes []*process) {
 	for _, p := range processes {
 		p.stop()
