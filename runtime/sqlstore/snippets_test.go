@@ -3,24 +3,15 @@ package sqlstore_test
 import (
 	"database/sql"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 )
 
-// The jobs in docs/migrations.md delete expired records and no others.
+// The jobs that docs/migrations.md quotes delete expired records and no others.
 //
 // Covers EXP-09.
 func TestSweepJobsOfDocumentation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/migrations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 2 {
-		t.Fatalf("%d blocks of SQL, want the event and the procedure", len(blocks))
-	}
 	run := func(t *testing.T, db *sql.DB, statements ...string) {
 		t.Helper()
 		for _, statement := range statements {
@@ -35,7 +26,7 @@ func TestSweepJobsOfDocumentation(t *testing.T) {
 	}
 	t.Run("MySQL", func(t *testing.T) {
 		t.Parallel()
-		event := between(t, blocks[0][1], "DELIMITER //\n", "//\nDELIMITER ;")
+		event := between(t, job(t, "mysql"), "DELIMITER //\n", "//\nDELIMITER ;")
 		db, _ := newMySQL(t)
 		run(t, db,
 			"INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq) FROM seq_1_to_2500",
@@ -45,7 +36,7 @@ func TestSweepJobsOfDocumentation(t *testing.T) {
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		procedure := between(t, blocks[1][1], "", "SELECT cron.schedule")
+		procedure := between(t, job(t, "postgresql"), "", "SELECT cron.schedule")
 		db, _ := newPostgreSQL(t, "pgx")
 		run(t, db,
 			`INSERT INTO idempotency_records SELECT gen_random_uuid(), now(), CASE i WHEN 1 THEN 'infinity' ELSE now() - i * interval '1 s' END, 200, 's', 'o', i, '', '', 'answer'
@@ -53,6 +44,16 @@ func TestSweepJobsOfDocumentation(t *testing.T) {
 			procedure,
 			"CALL idempotency_sweep()")
 	})
+}
+
+// job returns a database's job.
+func job(t *testing.T, database string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/sweep/" + database + ".sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // between returns what stands between two texts; an empty one is the beginning

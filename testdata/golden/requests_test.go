@@ -40,6 +40,7 @@ import (
 	openapi31 "github.com/idemgen/idemgen/testdata/golden/openapi-3.1"
 	plainbodykey "github.com/idemgen/idemgen/testdata/golden/plain-body-key"
 	plainchi "github.com/idemgen/idemgen/testdata/golden/plain-chi"
+	plaindeclared "github.com/idemgen/idemgen/testdata/golden/plain-declared"
 	plaindotimport "github.com/idemgen/idemgen/testdata/golden/plain-dot-import"
 	plainecho "github.com/idemgen/idemgen/testdata/golden/plain-echo"
 	plainecho5 "github.com/idemgen/idemgen/testdata/golden/plain-echo5"
@@ -90,6 +91,7 @@ var interfaces = map[string]reflect.Type{
 	"openapi-3.1":       reflect.TypeFor[openapi31.IdempotentServer[struct{}]](),
 	"plain-body-key":    reflect.TypeFor[plainbodykey.IdempotentServer[struct{}]](),
 	"plain-chi":         reflect.TypeFor[plainchi.IdempotentServer[struct{}]](),
+	"plain-declared":    reflect.TypeFor[plaindeclared.IdempotentServer[struct{}]](),
 	"plain-dot-import":  reflect.TypeFor[plaindotimport.IdempotentServer[struct{}]](),
 	"plain-echo":        reflect.TypeFor[plainecho.IdempotentServer[struct{}]](),
 	"plain-echo5":       reflect.TypeFor[plainecho5.IdempotentServer[struct{}]](),
