@@ -89,6 +89,10 @@ func (c *Call) jsonKey() (string, error) {
 	if isBlank(c.body) {
 		return "", nil
 	}
+	if !onlyJSON(c.ContentType()) {
+		c.unread = bodyInvalid("the body holds the key, and is not sent as "+c.op.Bodies[0].MediaType, nil)
+		return "", nil
+	}
 	s := fingerprintScratches.Get().(*fingerprintScratch) //nolint:forcetypeassert // it holds nothing else
 	defer s.release(len(c.body))
 	var err error

@@ -167,6 +167,19 @@ func TestFormKeyElsewhere(t *testing.T) {
 	}
 }
 
+// A server that goes by the Content-Type decodes no JSON from a body that is not
+// sent as such: nothing runs for it.
+func TestBodyKeyOfJSONSentAsAnother(t *testing.T) {
+	t.Parallel()
+	for _, contentType := range []string{formType, "application/xml", "application/json+xml", "multipart/form-data; boundary=b"} {
+		call := bodyCall("/key", "application/json", `{"key":"k1"}`)
+		call.request.Header.Set("Content-Type", contentType)
+		if key, err := call.sentKey(); key != "" || err != nil || call.unread == nil {
+			t.Errorf("%s: %q, %v, %v", contentType, key, err, call.unread)
+		}
+	}
+}
+
 // A body of a media type that the document does not declare, which no handler
 // is given, holds no key.
 func TestBodyKeyOfAnotherMediaType(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -217,19 +218,32 @@ func appendHeaders(b []byte, op *Operation, header http.Header) []byte {
 }
 
 // appendCookies appends the values of the declared cookie parameters that were
-// sent, as a handler reads them.
+// sent, those too that net/http drops, since another server may take them.
 func appendCookies(b []byte, op *Operation, header http.Header) []byte {
 	if len(op.Parameters.Cookies) > 0 && len(op.Fingerprint.Include) == 0 {
-		r := http.Request{Header: header}
 		for _, name := range op.Parameters.Cookies {
-			var values []string
-			for _, c := range r.CookiesNamed(name) {
-				values = append(values, c.Value)
-			}
-			b = appendLines(b, name, values)
+			b = appendLines(b, name, cookies(header, name))
 		}
 	}
 	return append(b, 0)
+}
+
+// cookies returns the values of the cookies of a name, without the quotes around
+// them (RFC 6265 section 4.2).
+func cookies(header http.Header, name string) (values []string) {
+	for _, line := range header["Cookie"] {
+		for pair := range strings.SplitSeq(line, ";") {
+			got, value, _ := strings.Cut(textproto.TrimString(pair), "=")
+			if textproto.TrimString(got) != name {
+				continue
+			}
+			if inner, ok := strings.CutPrefix(value, `"`); ok && strings.HasSuffix(inner, `"`) {
+				value = strings.TrimSuffix(inner, `"`)
+			}
+			values = append(values, value)
+		}
+	}
+	return values
 }
 
 // appendLines appends a name and its values, or nothing where there are none.
@@ -269,7 +283,7 @@ func (s *fingerprintScratch) appendBody(b []byte, op *Operation, in fingerprintI
 		if whole, err = s.json.canonicalize(append(whole, canonicalBody), in.Body, pointers, include); err != nil {
 			return b, bodyInvalid("the body is not exactly one JSON value", err)
 		}
-		if op.Fingerprint.Raw {
+		if op.Fingerprint.Raw || !onlyJSON(in.ContentType) {
 			whole = appendRaw(whole[:head], in.Body)
 		}
 	case kind == BodyMultipart && !op.Fingerprint.Raw:
@@ -321,6 +335,18 @@ func bodyOf(op *Operation, contentType string) (kind BodyKind, typeVisible bool)
 		}
 	}
 	return kind, typeVisible
+}
+
+// onlyJSON reports whether a server that takes a body of this Content-Type at all
+// decodes it as JSON, where the document declares that. Echo and fiber go by the
+// Content-Type, and would decode XML or a form.
+func onlyJSON(contentType string) bool {
+	sent, _, _ := strings.Cut(contentType, ";")
+	switch sent = strings.ToLower(strings.TrimSpace(sent)); sent {
+	case "", "text/plain", "application/octet-stream": // as careless clients send it
+		return true
+	}
+	return strings.HasSuffix(sent, "/json") || strings.HasSuffix(sent, "+json")
 }
 
 // appendContentType appends the media type, in lower case unless its case

@@ -248,6 +248,7 @@ func TestFingerprintOfHeadersAndCookies(t *testing.T) {
 		{"cookie that is not declared", header("Cookie", "session=s1; theme=light; a=b")},
 		{"cookies on two lines", header("Cookie", "theme=dark", "session=s1")},
 		{"quoted cookie", header("Cookie", `session="s1"`)},
+		{"space around a cookie", header("Cookie", "a=b;  session=s1 ;c=d")},
 	}, []change{
 		{"header", header("X-Api-Mode", "test")},
 		{"header absent", header("X-Api-Mode")},
@@ -259,6 +260,10 @@ func TestFingerprintOfHeadersAndCookies(t *testing.T) {
 		{"cookie absent", header("Cookie", "theme=dark")},
 		{"cookie empty", header("Cookie", "session=")},
 		{"cookie twice", header("Cookie", "session=s1; session=s2")},
+		{"cookie that net/http drops", header("Cookie", `session=s\1`)},
+		{"another one", header("Cookie", "session=s\xff")},
+		{"cookie with half a quote", header("Cookie", `session="s1`)},
+		{"space within a cookie", header("Cookie", "session= s1")},
 	})
 }
 
@@ -368,6 +373,29 @@ func TestBodyOf(t *testing.T) {
 		kind, visible := bodyOf(&Operation{Bodies: test.bodies}, test.contentType)
 		if kind != test.kind || visible != test.typeVisible {
 			t.Errorf("%v with %q: kind %d, type visible %v", test.bodies, test.contentType, kind, visible)
+		}
+	}
+}
+
+// A server that goes by the Content-Type sees more than the values of a body that
+// is not sent as JSON: its bytes count, which must be one value nevertheless.
+func TestFingerprintOfJSONSentAsAnother(t *testing.T) {
+	t.Parallel()
+	for media, wantSame := range map[string]bool{
+		"": true, jsonType: true, "Application/Vnd.X+JSON ; a=b": true,
+		"text/plain; charset=UTF-8": true, "application/octet-stream": true,
+		"application/xml": false, "application/json+xml": false, "text/xml": false, "application/cbor": false, formType: false, "application/xml; a=/json": false,
+	} {
+		in := transferRequest()
+		in.ContentType = media
+		other := in
+		other.Body = append([]byte(" "), in.Body...)
+		if same := mustFingerprint(t, transferOperation(), in) == mustFingerprint(t, transferOperation(), other); same != wantSame {
+			t.Errorf("%q: same %t", media, same)
+		}
+		other.Body = []byte("<x/>")
+		if _, err := computeFingerprint(fingerprintVersion, transferOperation(), other); asRefusal(err).Code != CodeBodyInvalid {
+			t.Errorf("%q: %v", media, err)
 		}
 	}
 }

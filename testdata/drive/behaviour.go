@@ -81,7 +81,7 @@ const patience = 10 * time.Second
 func Behaviour(t *testing.T, target Target) {
 	t.Helper()
 	for name, f := range map[string]func(*testing.T, Target){
-		"keys": keys, "long key": longKey, "failures": failures, "long body": longBody, "panic": panics, "callers": callers, "gone": gone,
+		"keys": keys, "long key": longKey, "failures": failures, "long body": longBody, "panic": panics, "callers": callers, "gone": gone, "views": views,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -245,5 +245,62 @@ func done(t *testing.T, got Answer, replayed string) {
 	t.Helper()
 	if header := got.Header.Get(replayHeader); got.Status != http.StatusCreated || header != replayed {
 		t.Errorf("%d %s, %s: %q, want 201 and %q", got.Status, got.Body, replayHeader, header, replayed)
+	}
+}
+
+// views sends requests that servers decode in ways of their own, each under a key
+// of its own and after each other one under that one's. Two that a handler
+// answers differently are never taken for one.
+//
+// Covers FPR-01.
+func views(t *testing.T, target Target) {
+	requests := []Request{payment(paid)}
+	for _, account := range []string{"%61", "A", "a%2Fb", "a%252Fb", "a+b", "a%20b", "a%2Bb", "a;b", "%2E", "%25", "%2525"} {
+		r := payment(paid)
+		r.Path = "/accounts/" + account + "/payments?dry_run=true"
+		requests = append(requests, r)
+	}
+	for _, contentType := range []string{"application/json", "application/xml", "application/json+xml", "application/x-www-form-urlencoded", "text/plain"} {
+		for _, body := range []string{
+			`{"TO":"b","amount":1}`, `{"to":"c","to":"b","amount":1}`, `{"to":"b","to":"c","amount":1}`, `{"ſo":"c","to":"b","amount":1e0}`,
+			`{"to":"<X><To>","amount":1,"x":"</To><Amount>5</Amount></X>"}`, `{"to":"<X><To>","amount": 1,"x":"</To><Amount>5</Amount></X>"}`,
+			`{"x":"&to=","amount":1,"to":"&amount=5&"}`, `{"x":"&to=","amount": 1,"to":"&amount=5&"}`,
+		} {
+			r := payment(body)
+			r.ContentType = contentType
+			requests = append(requests, r)
+		}
+	}
+	url := target.Serve(t, new(Bank))
+	type view struct {
+		Request
+		answer string
+	}
+	var seen []view
+	for i, r := range requests {
+		if got := Send(t, url, r, keyHeader, fmt.Sprint("alone-", i)); got.Status == http.StatusCreated {
+			seen = append(seen, view{r, got.Body})
+		}
+	}
+	if len(seen) < 10 {
+		t.Fatalf("%d requests are answered", len(seen))
+	}
+	same := make([]bool, len(seen)) // as an earlier one
+	for i, first := range seen {
+		if same[i] {
+			continue
+		}
+		key := fmt.Sprint("with-", i)
+		Send(t, url, first.Request, keyHeader, key)
+		for j, second := range seen[i+1:] {
+			if same[i+1+j] {
+				continue
+			}
+			got := Send(t, url, second.Request, keyHeader, key)
+			same[i+1+j] = got.Header.Get(replayHeader) != ""
+			if same[i+1+j] && first.answer != second.answer {
+				t.Errorf("%s %s %s and %s %s %s are one request", first.Path, first.ContentType, first.Body, second.Path, second.ContentType, second.Body)
+			}
+		}
 	}
 }

@@ -358,3 +358,28 @@ func TestNilScope(t *testing.T) {
 	}()
 	NewIdempotentHandler(new(keeper), memstore.New(), nil)
 }
+
+// Handlers are given cookies that net/http drops, so they count.
+func TestCookies(t *testing.T) {
+	t.Parallel()
+	k := new(keeper)
+	url := serveWith(t, config{}, NewIdempotentHandler(k, memstore.New(), drive.ByUser))
+	send := func(session string) drive.Answer {
+		return drive.Send(t, url, drive.Request{
+			Method: "POST", Path: "/accounts/a/payments", ContentType: "application/json", Body: `{"to":"b","amount":1}`,
+			Header: http.Header{"X-User": {"alice"}, "Cookie": {"session=" + session}},
+		}, "Idempotency-Key", "k")
+	}
+	const first = `a\1`
+	for range 2 {
+		if got := send(first); got.Status != http.StatusCreated {
+			t.Errorf("%d %s", got.Status, got.Body)
+		}
+	}
+	for _, session := range []string{`a\2`, "\xff", `a"`, ""} {
+		drive.Refused(t, session, send(session), http.StatusUnprocessableEntity, "mismatch")
+	}
+	if len(k.payments) != 1 || k.payments[0].Input().Params.Session == nil || *k.payments[0].Input().Params.Session != first {
+		t.Errorf("%v", k.payments)
+	}
+}
