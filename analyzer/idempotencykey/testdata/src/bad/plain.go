@@ -6,6 +6,8 @@ import (
 	"shop/api"
 
 	"github.com/gin-gonic/gin"
+	"github.com/gofiber/fiber/v2"
+	fiber3 "github.com/gofiber/fiber/v3"
 	"github.com/jackc/pgx/v5"
 	"github.com/labstack/echo/v4"
 )
@@ -32,4 +34,18 @@ type gins struct{ service }
 
 func (s gins) CreatePayment(c *gin.Context, tx pgx.Tx, req api.CreatePaymentIdempotentRequest) {
 	s.pool.Exec(c.Request.Context(), "INSERT INTO payments DEFAULT VALUES") // want `this handler writes through s.pool`
+}
+
+type fibers struct{ service }
+
+func (s fibers) CreatePayment(c *fiber.Ctx, tx pgx.Tx, req api.CreatePaymentIdempotentRequest) error {
+	_, err := s.pool.Exec(c.UserContext(), "INSERT INTO payments DEFAULT VALUES") // want `this handler writes through s.pool`
+	return err
+}
+
+type fibers3 struct{ service }
+
+func (s fibers3) CreatePayment(c fiber3.Ctx, tx pgx.Tx, req api.CreatePaymentIdempotentRequest) error {
+	_, err := s.pool.Exec(c.Context(), "INSERT INTO payments DEFAULT VALUES") // want `this handler writes through s.pool`
+	return err
 }

@@ -1,0 +1,8 @@
+package fiber
+
+import "context"
+
+type Ctx interface {
+	context.Context
+	Context() context.Context
+}
