@@ -13,8 +13,7 @@ import (
 )
 
 // refusedOperations says how many operations of a document are refused, by the
-// code of the finding, plainRefused which more without a strict server, and
-// fiberRefused which more for fiber.
+// code of the finding, and plainRefused which more without a strict server.
 var (
 	refusedOperations = map[string]map[string]int{
 		"keys":      {"key-header": 1},    // its value is declared as a text
@@ -22,10 +21,6 @@ var (
 	}
 	plainRefused = map[string]map[string]int{
 		"media-types": {"plain-body": 1}, // two bodies that only a parameter of the media type tells apart
-	}
-	fiberRefused = map[string]map[string]int{
-		"openapi-3.1": {"go-no-receiver": 1}, // webhooks
-		"paths":       {"go-no-receiver": 1}, // callbacks
 	}
 )
 
@@ -56,9 +51,6 @@ func TestDocuments(t *testing.T) {
 					maps.Copy(want, refusedOperations[name])
 					if mode == "plain" {
 						maps.Copy(want, plainRefused[name])
-					}
-					if strings.HasPrefix(server, "fiber") {
-						maps.Copy(want, fiberRefused[name])
 					}
 					if !maps.Equal(refused, want) {
 						t.Errorf("refused operations are %v, want %v", refused, want)

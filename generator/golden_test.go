@@ -122,11 +122,12 @@ func TestGoldenFamily(t *testing.T) {
 	}{
 		{"chi", "behaviour_test.go", append([]string{"echo", "echo5", "gin", "iris", "fiber", "fiber3"}, older...)},
 		{"fiber", "fiber_test.go", []string{"fiber3"}},
+		{"plain-fiber", "fiber_test.go", []string{"plain-fiber3"}},
 		{"chi", "serve_test.go", older},
-		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla", "plain-echo", "plain-echo5", "plain-gin", "plain-iris", "plain-v2.3"}},
+		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla", "plain-echo", "plain-echo5", "plain-gin", "plain-iris", "plain-fiber", "plain-fiber3", "plain-v2.3"}},
 		{"plain-std-http", "serve_test.go", []string{"plain-chi", "plain-gorilla", "plain-v2.3"}},
 		{"body-key", "behaviour_test.go", []string{"plain-body-key"}},
-		{"webhooks-echo", "behaviour_test.go", []string{"webhooks-echo5", "webhooks-gin", "webhooks-iris"}},
+		{"webhooks-echo", "behaviour_test.go", []string{"webhooks-echo5", "webhooks-gin", "webhooks-iris", "webhooks-fiber", "webhooks-fiber3"}},
 	} {
 		want := read(family.first + "/" + family.file)
 		for _, name := range family.others {

@@ -161,9 +161,6 @@ func allMarked(t *testing.T, dir, marker string) (generator.Result, map[string]i
 		}
 		before := len(marked)
 		for _, f := range findings {
-			if f.Code == "go-no-strict-server" {
-				t.Skip(f.Message) // not every framework is supported without one
-			}
 			if name := refusedOperation(text, marked, f); name != "" {
 				t.Logf("left out: %s", f)
 				delete(marked, name)

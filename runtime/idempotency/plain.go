@@ -143,7 +143,7 @@ func (w *plainWriter) Write(p []byte) (int, error) {
 func (w *plainWriter) FlushError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.refuse("flush")
+	return w.refuse("flush or stream it")
 }
 
 // Hijack refuses to hand over the connection.

@@ -44,6 +44,8 @@ import (
 	plaindotimport "github.com/idemgen/idemgen/testdata/golden/plain-dot-import"
 	plainecho "github.com/idemgen/idemgen/testdata/golden/plain-echo"
 	plainecho5 "github.com/idemgen/idemgen/testdata/golden/plain-echo5"
+	plainfiber "github.com/idemgen/idemgen/testdata/golden/plain-fiber"
+	plainfiber3 "github.com/idemgen/idemgen/testdata/golden/plain-fiber3"
 	plaingin "github.com/idemgen/idemgen/testdata/golden/plain-gin"
 	plaingorilla "github.com/idemgen/idemgen/testdata/golden/plain-gorilla"
 	plainiris "github.com/idemgen/idemgen/testdata/golden/plain-iris"
@@ -60,6 +62,8 @@ import (
 	webhooksalone "github.com/idemgen/idemgen/testdata/golden/webhooks-alone"
 	webhooksecho "github.com/idemgen/idemgen/testdata/golden/webhooks-echo"
 	webhooksecho5 "github.com/idemgen/idemgen/testdata/golden/webhooks-echo5"
+	webhooksfiber "github.com/idemgen/idemgen/testdata/golden/webhooks-fiber"
+	webhooksfiber3 "github.com/idemgen/idemgen/testdata/golden/webhooks-fiber3"
 	webhooksgin "github.com/idemgen/idemgen/testdata/golden/webhooks-gin"
 	webhooksiris "github.com/idemgen/idemgen/testdata/golden/webhooks-iris"
 )
@@ -95,6 +99,8 @@ var interfaces = map[string]reflect.Type{
 	"plain-dot-import":  reflect.TypeFor[plaindotimport.IdempotentServer[struct{}]](),
 	"plain-echo":        reflect.TypeFor[plainecho.IdempotentServer[struct{}]](),
 	"plain-echo5":       reflect.TypeFor[plainecho5.IdempotentServer[struct{}]](),
+	"plain-fiber":       reflect.TypeFor[plainfiber.IdempotentServer[struct{}]](),
+	"plain-fiber3":      reflect.TypeFor[plainfiber3.IdempotentServer[struct{}]](),
 	"plain-gin":         reflect.TypeFor[plaingin.IdempotentServer[struct{}]](),
 	"plain-gorilla":     reflect.TypeFor[plaingorilla.IdempotentServer[struct{}]](),
 	"plain-iris":        reflect.TypeFor[plainiris.IdempotentServer[struct{}]](),
@@ -111,6 +117,8 @@ var interfaces = map[string]reflect.Type{
 	"webhooks-alone":    reflect.TypeFor[webhooksalone.IdempotentWebhookReceiver[struct{}]](),
 	"webhooks-echo":     reflect.TypeFor[webhooksecho.IdempotentWebhookReceiver[struct{}]](),
 	"webhooks-echo5":    reflect.TypeFor[webhooksecho5.IdempotentWebhookReceiver[struct{}]](),
+	"webhooks-fiber":    reflect.TypeFor[webhooksfiber.IdempotentWebhookReceiver[struct{}]](),
+	"webhooks-fiber3":   reflect.TypeFor[webhooksfiber3.IdempotentWebhookReceiver[struct{}]](),
 	"webhooks-gin":      reflect.TypeFor[webhooksgin.IdempotentWebhookReceiver[struct{}]](),
 	"webhooks-iris":     reflect.TypeFor[webhooksiris.IdempotentWebhookReceiver[struct{}]](),
 }

@@ -164,10 +164,6 @@ func TestClientFindings(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"not strict": {
-			map[string]string{"client.gen.go": client, "server.gen.go": "package api\n\nimport \"github.com/gofiber/fiber/v3\"\n\ntype ServerInterface interface{ Pay(c fiber.Ctx) error }\n"},
-			"DIR/server.gen.go:5:6: package api has a ServerInterface of github.com/gofiber/fiber/v3 and no StrictServerInterface",
-		},
 		"two operations of a name": {
 			map[string]string{"client.gen.go": strings.Replace(client, "PayWithResponse(", "GetWithResponse(", 1)},
 			"DIR/client.gen.go:25:2: the method GetWithResponse is already declared at DIR/client.gen.go:23:2, since two operations",

@@ -27,7 +27,6 @@ type framework struct {
 	// oapi-codegen have none for gin.
 	options  string
 	declares []string // by every version, with a strict server
-	plain    bool     // servers without a strict one are supported too
 	// responseOwner is what differs between the two versions of echo.
 	responseOwner string
 	contexts      Contexts // empty for frameworks other than fiber
@@ -49,23 +48,22 @@ var frameworks = []framework{
 		writer:   typeName{"net/http", "ResponseWriter"},
 		options:  "StrictHTTPServerOptions",
 		declares: []string{"StrictHTTPServerOptions", "StrictMiddlewareFunc", "NewStrictHandler", "NewStrictHandlerWithOptions"},
-		plain:    true,
 	},
 	{
-		name:     Echo,
-		servers:  []string{"echo-server"},
-		first:    []typeName{{"github.com/labstack/echo/v4", "Context"}},
-		writer:   typeName{"net/http", "ResponseWriter"},
-		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
-		plain:    true, responseOwner: "c.Echo()",
+		name:          Echo,
+		servers:       []string{"echo-server"},
+		first:         []typeName{{"github.com/labstack/echo/v4", "Context"}},
+		writer:        typeName{"net/http", "ResponseWriter"},
+		declares:      []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		responseOwner: "c.Echo()",
 	},
 	{
-		name:     Echo,
-		servers:  []string{"echo5-server"},
-		first:    []typeName{{"github.com/labstack/echo/v5", "*Context"}},
-		writer:   typeName{"net/http", "ResponseWriter"},
-		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
-		plain:    true, responseOwner: "c.Logger()",
+		name:          Echo,
+		servers:       []string{"echo5-server"},
+		first:         []typeName{{"github.com/labstack/echo/v5", "*Context"}},
+		writer:        typeName{"net/http", "ResponseWriter"},
+		declares:      []string{"StrictMiddlewareFunc", "NewStrictHandler"},
+		responseOwner: "c.Logger()",
 	},
 	{
 		name:     Gin,
@@ -74,7 +72,6 @@ var frameworks = []framework{
 		writer:   typeName{"net/http", "ResponseWriter"},
 		options:  "StrictGinServerOptions",
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
-		plain:    true,
 	},
 	{
 		name:     Iris,
@@ -82,7 +79,6 @@ var frameworks = []framework{
 		first:    []typeName{{"github.com/kataras/iris/v12", "Context"}},
 		writer:   typeName{"github.com/kataras/iris/v12", "Context"},
 		declares: []string{"StrictMiddlewareFunc", "NewStrictHandler"},
-		plain:    true,
 	},
 	{
 		name:     Fiber,
@@ -105,20 +101,9 @@ var frameworks = []framework{
 // Servers lists the settings of oapi-codegen whose servers are supported, with
 // a word before the last one.
 func Servers(word string) string {
-	return servers(word, func(framework) bool { return true })
-}
-
-// PlainServers lists those whose handlers can do without a strict server.
-func PlainServers(word string) string {
-	return servers(word, func(f framework) bool { return f.plain })
-}
-
-func servers(word string, counts func(framework) bool) string {
 	var all []string
 	for _, f := range frameworks {
-		if counts(f) {
-			all = append(all, f.servers...)
-		}
+		all = append(all, f.servers...)
 	}
 	last := len(all) - 1
 	return strings.Join(all[:last], ", ") + " " + word + " " + all[last]

@@ -205,7 +205,6 @@ func TestFindings(t *testing.T) {
 	}{
 		"no Go files":  {"", "DIR: no Go files here; run oapi-codegen first"},
 		"no server":    {"package api\n", "DIR: package api has neither a ServerInterface nor a client; set std-http-server"},
-		"not strict":   {"package api\n\nimport \"github.com/gofiber/fiber/v3\"\n\ntype ServerInterface interface{ Pay(c fiber.Ctx) error }\n", "DIR/api.gen.go:5:6: package api has a ServerInterface of github.com/gofiber/fiber/v3 and no StrictServerInterface, which idemgen needs to keep its answers; set strict-server: true beside fiber-v3-server"},
 		"plain shape":  {"package api\n\nimport \"net/http\"\n\ntype ServerInterface interface {\n\tPay(w http.ResponseWriter, r *http.Request)\n\tRefund(r *http.Request)\n}\n", "DIR/api.gen.go:7:2: Refund does not begin with the parameters of std-http-server"},
 		"only strict":  {replace("type ServerInterface ", "type Other "), "DIR/api.gen.go:30:6: package api has a StrictServerInterface and no ServerInterface"},
 		"no operation": {"package api\n\ntype ServerInterface interface{}\ntype StrictServerInterface interface{}\n", "DIR/api.gen.go:3:6: ServerInterface has no methods"},

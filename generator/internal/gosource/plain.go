@@ -29,14 +29,10 @@ func (l *loader) plainServer(pkg *Package) {
 	pkg.HasServer, pkg.Plain, pkg.Pos = true, true, l.pos(l.types[serverInterface].spec.Name)
 	server := l.methods(serverInterface)
 	known := l.framework(pkg, server)
-	switch {
-	case known == nil:
-		return
-	case !known.plain:
-		l.errorf(pkg.Pos, "go-no-strict-server", "package %s has a ServerInterface of %s and no StrictServerInterface, which idemgen needs to keep its answers; set strict-server: true beside %s under generate: in the oapi-codegen config, and run oapi-codegen", pkg.Name, pkg.Context.Imports()[0].Path, strings.Join(known.servers, " or "))
+	if known == nil {
 		return
 	}
-	pkg.Framework, pkg.ResponseOwner = known.name, known.responseOwner
+	pkg.Framework, pkg.ResponseOwner, pkg.Contexts = known.name, known.responseOwner, known.contexts
 	pkg.Patterns = l.patterns()
 	bodies := l.bodies(server.file)
 	first := make(map[string]method, len(server.methods))

@@ -91,11 +91,11 @@ func (l *loader) receiver(pkg *Package, r *Receiver, suffix string) {
 		}
 		params := fields(iface.file, m.typ.Params, 0)
 		known := frameworkOf(params)
-		if known == nil || !known.plain || pkg.Framework != "" && known.name != pkg.Framework {
+		if known == nil || pkg.Framework != "" && known.name != pkg.Framework {
 			r.Unsupported = packageOf(params)
 			return
 		}
-		pkg.Framework, pkg.Context, pkg.ResponseOwner = known.name, params[0].Type, known.responseOwner
+		pkg.Framework, pkg.Context, pkg.ResponseOwner, pkg.Contexts = known.name, params[0].Type, known.responseOwner, known.contexts
 		op := Operation{
 			Name: m.name.Name, stem: stem, Pos: pos,
 			First: params[:len(known.first)], Parameters: params[len(known.first):],

@@ -40,11 +40,11 @@ var packages = map[string]string{
 
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
-	"a", "answer", "app", "b", "body", "c", "call", "client", "ctx", "decode", "edge", "entry", "err", "errs",
+	"a", "answer", "app", "b", "before", "body", "c", "call", "client", "ctx", "decode", "edge", "entry", "err", "errs",
 	"gone", "handle", "header", "in", "kept", "key", "line", "lines", "mediaType", "middlewares", "name", "next",
-	"ok", "op", "options", "opts", "other", "own", "params", "pool", "r", "req", "reqEditors", "request", "resp",
-	"response", "s", "scope", "sender", "srv", "status", "store", "strict", "text", "tx", "unread", "value",
-	"values", "visit", "w", "writer",
+	"ok", "op", "options", "opts", "other", "own", "params", "pool", "r", "req", "reqEditors", "request", "reread", "resp",
+	"response", "route", "s", "scope", "sender", "srv", "status", "store", "streamed", "strict", "text", "tx",
+	"unread", "user", "v", "value", "values", "visit", "w", "writer",
 }
 
 // imports collects what a file imports.
@@ -105,6 +105,7 @@ func (i *imports) uses(f *File) {
 	}
 	if f.Target == string(gosource.Fiber) {
 		i.add("bytes")
+		i.add("io")
 		i.add("strings")
 		i.add(fasthttpPath)
 	}

@@ -51,7 +51,7 @@ type File struct {
 	// Tx is the name of the type parameter.
 	Tx string
 	// Names of types that no user types.
-	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext, Writer, OwnScope string
+	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext, Writer, OwnScope, CopyAnswer, DecodeJSON, Keep, RequestOf string
 }
 
 // Method is a method of the server that users implement.
@@ -165,6 +165,10 @@ func (p *planner) plan() *File {
 	f.AttemptContext = p.scope.free("idempotentAttempt")
 	f.Writer = p.scope.free("idempotentWriter")
 	f.OwnScope = p.scope.free("idempotentScope")
+	f.CopyAnswer = p.scope.free("idempotentCopy")
+	f.DecodeJSON = p.scope.free("idempotentDecode")
+	f.Keep = p.scope.free("idempotentKeep")
+	f.RequestOf = p.scope.free("idempotentRequest")
 	return f
 }
 

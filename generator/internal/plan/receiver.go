@@ -66,13 +66,13 @@ func (p *planner) receivers(f *File) {
 		case found == nil:
 			for _, op := range marked {
 				p.errorf(op.Pos, "go-no-receiver", "package %s has no %s, so nothing receives %s; oapi-codegen v2.8 and later generate it with %s under generate: in the oapi-codegen config, or remove the marker",
-					p.pkg.Name, gosource.ReceiverInterface(string(kind)), op.ID(), gosource.PlainServers("or"))
+					p.pkg.Name, gosource.ReceiverInterface(string(kind)), op.ID(), gosource.Servers("or"))
 			}
 			continue
 		case found.Unsupported != "":
 			for _, op := range marked {
 				p.errorf(op.Pos, "go-no-receiver", "the %s of package %s is for %s, for which idemgen generates no receivers of %s; choose %s under generate: in the oapi-codegen config, or remove the marker",
-					found.Type, p.pkg.Name, found.Unsupported, op.ID(), gosource.PlainServers("or"))
+					found.Type, p.pkg.Name, found.Unsupported, op.ID(), gosource.Servers("or"))
 			}
 			continue
 		case found.Problems.HasErrors():

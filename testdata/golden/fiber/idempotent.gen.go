@@ -1183,7 +1183,7 @@ func (s idempotentServer[Tx]) serve(c *fiber.Ctx, op *idempotency.Operation, nex
 	if len(c.Request().Header.MultipartFormBoundary()) > 0 && !c.App().Config().DisablePreParseMultipartForm {
 		return fiber.NewError(fiber.StatusUnsupportedMediaType, "multipart bodies need DisablePreParseMultipartForm in the server's configuration")
 	}
-	r, err := s.request(c, op)
+	r, err := idempotentRequest(c, op)
 	if err != nil {
 		return fiber.NewError(fiber.StatusBadRequest, err.Error())
 	}
@@ -1198,9 +1198,25 @@ func (s idempotentServer[Tx]) serve(c *fiber.Ctx, op *idempotency.Operation, nex
 	return err
 }
 
-// request returns fiber's request as one of net/http. It has no memory of
-// fiber's but the body.
-func (s idempotentServer[Tx]) request(c *fiber.Ctx, op *idempotency.Operation) (*http.Request, error) {
+// capture lets an answer write to a response writer, through a context of the
+// same application.
+func (s idempotentStrict[Tx]) capture(ctx context.Context, visit func(*fiber.Ctx) error) idempotency.Visit {
+	return func(w http.ResponseWriter) error {
+		app := ctx.Value((*idempotentContext)(nil)).(*fiber.App)
+		own := app.AcquireCtx(&fasthttp.RequestCtx{})
+		defer app.ReleaseCtx(own)
+		// The one who writes the answer adds the default, if there is a body.
+		own.Response().Header.SetNoDefaultContentType(true)
+		if err := visit(own); err != nil {
+			return err
+		}
+		return idempotentCopy(w, own.Response())
+	}
+}
+
+// idempotentRequest returns fiber's request as one of net/http. It has no
+// memory of fiber's but the body.
+func idempotentRequest(c *fiber.Ctx, op *idempotency.Operation) (*http.Request, error) {
 	ctx := &idempotentContext{c.UserContext(), c.App(), make(map[string]any)}
 	c.Context().VisitUserValues(func(name []byte, value any) {
 		if text, ok := value.(string); ok {
@@ -1255,27 +1271,26 @@ func idempotentScope(scope idempotency.Scope) idempotency.Scope {
 	}
 }
 
-// capture lets an answer write to a response writer, through a context of the
-// same application.
-func (s idempotentStrict[Tx]) capture(ctx context.Context, visit func(*fiber.Ctx) error) idempotency.Visit {
-	return func(w http.ResponseWriter) error {
-		app := ctx.Value((*idempotentContext)(nil)).(*fiber.App)
-		own := app.AcquireCtx(&fasthttp.RequestCtx{})
-		defer app.ReleaseCtx(own)
-		// The one who writes the answer adds the default, if there is a body.
-		own.Response().Header.SetNoDefaultContentType(true)
-		if err := visit(own); err != nil {
-			return err
-		}
-		own.Response().Header.VisitAll(func(name, value []byte) { w.Header().Add(string(name), string(value)) })
-		w.WriteHeader(own.Response().StatusCode())
-		body := own.Response().Body()
-		if len(body) == 0 {
-			return nil
-		}
-		_, err := w.Write(body)
+// idempotentCopy copies an answer to w, but for trailers, which would come
+// after what is kept.
+func idempotentCopy(w http.ResponseWriter, response *fasthttp.Response) error {
+	response.Header.VisitAll(func(name, value []byte) { w.Header().Add(string(name), string(value)) })
+	response.Header.VisitAllTrailer(func(name []byte) { w.Header().Del(string(name)) })
+	status := response.StatusCode()
+	w.WriteHeader(status)
+	if status == http.StatusNoContent || status == http.StatusNotModified {
+		return nil // SendStatus gives them a body, which fasthttp does not send
+	}
+	if response.IsBodyStream() {
+		_, err := io.Copy(w, response.BodyStream())
 		return err
 	}
+	body := response.Body()
+	if len(body) == 0 {
+		return nil
+	}
+	_, err := w.Write(body)
+	return err
 }
 
 // idempotentWriter writes to fiber's response.
@@ -1293,8 +1308,11 @@ func (w *idempotentWriter) WriteHeader(status int) {
 	}
 	w.wrote = true
 	w.response.SetStatusCode(status)
+	w.response.ResetBody()
 	for name, lines := range w.header {
-		w.response.Header.Del(name)
+		if name != "Set-Cookie" { // cookies of other names stay
+			w.response.Header.Del(name)
+		}
 		for _, line := range lines {
 			w.response.Header.Add(name, line)
 		}
