@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -50,6 +51,8 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 		switch {
 		case err == nil:
 			return c.judge(answer, replicas, s.cfg.replicas)
+		case errors.Is(err, redis.ErrClosed): // perhaps when the client was sending it again
+			return true, outcomeUnknown(err)
 		case !mayPass(err):
 			return false, unavailable("the answer could not be stored; nothing was kept", err)
 		}

@@ -51,7 +51,7 @@ func isReply(err error) bool { return redis.HasErrorPrefix(err, "") }
 // is not ready or not the right one.
 func mayPass(err error) bool {
 	if !isReply(err) {
-		return !errors.Is(err, redis.ErrClosed)
+		return true
 	}
 	for _, prefix := range []string{
 		"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "LOADING", "BUSY", "NOREPLICAS", "max number of clients",

@@ -192,7 +192,8 @@ func TestServersClockDecides(t *testing.T) {
 	}
 }
 
-// A client that is closed while work runs answers at once.
+// A client that is closed while work runs answers at once: it cannot say whether
+// it had sent the completion before.
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testenv.Redis(t))
@@ -200,8 +201,8 @@ func TestClosedClient(t *testing.T) {
 	_, err := s.Execute(t.Context(), request("k"), func(context.Context, *redisstore.Tx) (idempotency.Response, error) {
 		return created("first"), client.Close()
 	})
-	if !errors.Is(err, idempotency.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
-		t.Errorf("%v, want unavailable for a closed client", err)
+	if !errors.Is(err, idempotency.ErrOutcomeUnknown) || !errors.Is(err, redis.ErrClosed) {
+		t.Errorf("%v, want outcome unknown for a closed client", err)
 	}
 	if _, err := s.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
 		t.Errorf("%v, want unavailable", err)
