@@ -24,7 +24,7 @@ import (
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	client := newSingle(t)
-	const lease = 300 * time.Millisecond
+	const lease = time.Second
 	prefix := prefixOf(t)
 	s := newStore(t, client, redisstore.WithPrefix(prefix), redisstore.WithLease(lease, time.Minute))
 	endless := func() {
@@ -40,7 +40,7 @@ func TestHeartbeat(t *testing.T) {
 		}
 	}
 	res, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
-		for start := time.Now(); time.Since(start) < 4*lease; {
+		for start := time.Now(); time.Since(start) < 5*lease/2; {
 			if _, err := s.Execute(ctx, request("k"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
 				t.Errorf("a duplicate: %v, want in flight", err)
 			}
@@ -63,12 +63,13 @@ func TestHeartbeat(t *testing.T) {
 func TestCeiling(t *testing.T) {
 	t.Parallel()
 	client := newSingle(t)
-	s := newStore(t, client, redisstore.WithLease(300*time.Millisecond, 500*time.Millisecond))
+	const ceiling = time.Second
+	s := newStore(t, client, redisstore.WithLease(ceiling, ceiling))
 	label := prefixOf(t)
 	start := time.Now()
 	_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
 		<-ctx.Done()
-		if passed := time.Since(start); passed < 500*time.Millisecond {
+		if passed := time.Since(start); passed < ceiling {
 			t.Errorf("cancelled after %v", passed)
 		}
 		if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrLeaseLost) || !strings.Contains(cause.Error(), "WithLease") {
@@ -99,10 +100,10 @@ func TestStalledHolderIsFenced(t *testing.T) {
 			t.Parallel()
 			client := newSingle(t)
 			prefix := redisstore.WithPrefix(prefixOf(t))
-			lease := redisstore.WithLease(300*time.Millisecond, time.Minute)
+			lease := redisstore.WithLease(500*time.Millisecond, time.Minute)
 			p := newProxy(t, testenv.Redis(t))
 			stalled := newStore(t, newClient(t, p.addr, func(o *redis.Options) { o.ReadTimeout = 100 * time.Millisecond }), prefix, lease)
-			other := newStore(t, client, prefix, lease)
+			other := newStore(t, client, prefix)
 			label := prefixOf(t)
 
 			outcome := make(chan error, 1)

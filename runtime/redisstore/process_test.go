@@ -99,7 +99,7 @@ func TestKilledProcess(t *testing.T) {
 			addr := testenv.Redis(t)
 			client := newClient(t, addr)
 			prefix := prefixOf(t)
-			s := newStore(t, client, redisstore.WithPrefix(prefix), redisstore.WithLease(lease, time.Minute))
+			s := newStore(t, client, redisstore.WithPrefix(prefix))
 			out, err := command(t, role, addr, prefix).CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.Exited() {
@@ -128,7 +128,7 @@ func TestStoppedProcess(t *testing.T) {
 	addr := testenv.Redis(t)
 	client := newClient(t, addr)
 	prefix := prefixOf(t)
-	s := newStore(t, client, redisstore.WithPrefix(prefix), redisstore.WithLease(lease, time.Minute))
+	s := newStore(t, client, redisstore.WithPrefix(prefix))
 	cmd := command(t, "stalled", addr, prefix)
 	stdin, errIn := cmd.StdinPipe()
 	stdout, errOut := cmd.StdoutPipe()

@@ -173,7 +173,7 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Parallel()
 			direct := newSingle(t)
 			p := newProxy(t, testenv.Redis(t))
-			s := newStore(t, newClient(t, p.addr, clients["Once"]), redisstore.WithFinishTimeout(200*time.Millisecond), redisstore.WithLease(time.Second, time.Minute))
+			s := newStore(t, newClient(t, p.addr, clients["Once"]), redisstore.WithFinishTimeout(200*time.Millisecond), redisstore.WithLease(3*time.Second, time.Minute))
 			label := prefixOf(t)
 			p.on(script(t, "complete"), c.fate, 1000)
 			if _, err := s.Execute(t.Context(), request("k"), pay(label, "first")); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
