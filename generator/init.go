@@ -55,6 +55,8 @@ type starter struct {
 	generated   bool   // oapi-codegen's output is there
 	oapi        string // path of oapi-codegen's config, or ""
 	directive   directive
+	output      string // directory that oapi-codegen writes to
+	clientOnly  bool   // oapi-codegen makes a client and no server
 
 	start    Start
 	findings diag.List
@@ -83,6 +85,7 @@ func (s *starter) run() {
 	default:
 		s.readGo()
 		s.findOapiConfig()
+		s.findOutput()
 		s.findDocument()
 	}
 	if s.findings.HasErrors() {
@@ -95,7 +98,7 @@ func (s *starter) run() {
 	}
 	builtIn := s.directive.file == "" && (s.oapi != "" || !s.generated)
 	if builtIn && s.oapi == "" {
-		s.writeOapiConfig()
+		s.writeOapiConfig(doc)
 	}
 	s.writeConfig(configPath, doc, builtIn)
 	s.writeDirective()
@@ -134,17 +137,67 @@ func (s *starter) readGo() {
 	}
 }
 
-// findOapiConfig looks for a YAML file that configures oapi-codegen.
+// findOapiConfig looks for a YAML file that configures oapi-codegen. Of several,
+// which something else runs if their output is there, idemgen can run none.
 func (s *starter) findOapiConfig() {
 	if s.directive.file != "" {
 		return
 	}
+	var found, names []string
 	for _, path := range dataFiles(s.dir) {
 		root, ok := rootOf(path)
 		if ok && root.Get("generate").IsMap() && root.Get("package").Exists() {
-			s.oapi = path
-			return
+			found, names = append(found, path), append(names, diag.FileName(path))
 		}
+	}
+	switch {
+	case len(found) == 1:
+		s.oapi = found[0]
+	case len(found) > 1 && !s.generated:
+		s.errorf(s.dir, "init", "there are several configs of oapi-codegen (%s), and idemgen runs one; write a go:generate line that runs oapi-codegen for each of them, or make them one", strings.Join(names, ", "))
+	}
+}
+
+// flag is the value of a flag in the line, or "" where it has none that can be
+// read without a shell.
+func (d directive) flag(name string) string {
+	for i, arg := range d.args {
+		flag, value, joined := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+		if flag != name || !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		if !joined && i+1 < len(d.args) {
+			value = d.args[i+1]
+		}
+		if !strings.ContainsAny(value, "\"$") {
+			return value
+		}
+	}
+	return ""
+}
+
+// findOutput reads from oapi-codegen's config what it generates, and where, which
+// is often another package than the one with the go:generate line.
+func (s *starter) findOutput() {
+	s.output = s.dir
+	config, output := s.oapi, s.directive.flag("o")
+	if name := s.directive.flag("config"); name != "" {
+		config = under(s.dir, name)
+	}
+	if config != "" {
+		if root, ok := rootOf(config); ok {
+			if name, ok := root.Get("output").Str(); ok && output == "" {
+				output = name
+			}
+			client, _ := root.Get("generate", "client").Bool()
+			s.clientOnly = client && !slices.ContainsFunc(root.Get("generate").Fields(), func(f tree.Field) bool {
+				on, _ := f.Value.Bool()
+				return on && strings.HasSuffix(f.Name, "-server")
+			})
+		}
+	}
+	if output != "" {
+		s.output = filepath.Dir(under(s.dir, output))
 	}
 }
 
@@ -220,7 +273,7 @@ func (s *starter) findDocument() {
 
 func isDocument(path string) bool {
 	root, ok := rootOf(path)
-	return ok && (root.Get("openapi").Exists() || root.Get("swagger").Exists()) && root.Get("paths").Exists()
+	return ok && (root.Get("openapi").Exists() || root.Get("swagger").Exists()) && (root.Get("paths").Exists() || root.Get("webhooks").Exists())
 }
 
 // add plans a file.
@@ -233,16 +286,20 @@ func (s *starter) add(path string, content []byte, done string) {
 	s.start.Done = append(s.start.Done, diag.FileName(path)+": "+done)
 }
 
-func (s *starter) writeOapiConfig() {
+func (s *starter) writeOapiConfig(doc *spec.Document) {
 	s.oapi = filepath.Join(s.dir, "oapi-codegen.yaml")
-	s.add(s.oapi, fmt.Appendf(nil, `package: %s
+	content := fmt.Appendf(nil, `package: %s
 output: api.gen.go
 generate:
   models: true
   strict-server: true
-  std-http-server: true # instead of it: %s
+  std-http-server: true # one of %s
   # client: true # for an IdempotentClient; alone, without the two servers, in a package of its own
-`, s.goName(), gosource.Servers("or")), "a config for oapi-codegen, which idemgen runs")
+`, s.goName(), gosource.Servers("or"))
+	if slices.ContainsFunc(doc.Operations, func(op spec.Operation) bool { return op.Kind == spec.Webhook }) {
+		content = append(content, "output-options:\n  skip-prune: true # else oapi-codegen drops schemas that only webhooks refer to\n"...)
+	}
+	s.add(s.oapi, content, "a config for oapi-codegen, which idemgen runs")
 }
 
 // goName is the name of the package, taken from the directory where it has no
@@ -275,7 +332,7 @@ func (s *starter) writeConfig(path string, doc *spec.Document, builtIn bool) {
 	if builtIn {
 		fmt.Fprintf(&b, "oapi-codegen: %s\n", s.relative(s.oapi))
 	}
-	fmt.Fprintf(&b, "package: .\noutput: %s\n", defaultOutput)
+	fmt.Fprintf(&b, "package: %s\noutput: %s\n", s.relative(s.output), defaultOutput)
 	if candidates := unmarked(doc); len(candidates) > 0 {
 		fmt.Fprintf(&b, "# Mark operations in the document with x-idempotent: true, or here:\n#operations:\n")
 		for _, name := range candidates {
@@ -354,8 +411,38 @@ func (s *starter) next(doc *spec.Document) {
 	if s.version == "latest" {
 		s.start.Next = append(s.start.Next, "write a released version in place of latest in the go:generate line, so that every machine generates the same code")
 	}
-	s.start.Next = append(s.start.Next,
-		"run go generate, then go get github.com/idemgen/idemgen/runtime and go mod tidy",
-		"implement IdempotentServer; with var _ IdempotentServer[pgx.Tx] = service{} the compiler names a missing method (pgx.Tx is the store's transaction, service your type)",
-		"keep idemgen -check in CI")
+	if s.generated && s.directive.file == "" && s.oapi == "" {
+		s.start.Next = append(s.start.Next, fmt.Sprintf("let idemgen run after oapi-codegen, which nothing in this directory runs: write idemgen's go:generate line under that of oapi-codegen, with -config and the path of %s, for go generate takes directories in the order of their names", configName))
+	}
+	s.start.Next = append(s.start.Next, "run go generate, then go get github.com/idemgen/idemgen/runtime and go mod tidy")
+	s.start.Next = append(s.start.Next, s.uses(doc)...)
+	s.start.Next = append(s.start.Next, fmt.Sprintf("keep idemgen -check in CI, in the directory of %s or with -config", configName))
+}
+
+// uses says what to write beside the generated code: for the operations that
+// are marked, or for all of them where none is yet.
+func (s *starter) uses(doc *spec.Document) []string {
+	if s.clientOnly {
+		return []string{"send requests with the client of NewIdempotentClient"}
+	}
+	marked := slices.ContainsFunc(doc.Operations, func(op spec.Operation) bool { return op.Policy != nil })
+	var steps []string
+	for _, side := range []struct {
+		kind              spec.Kind
+		name, constructor string
+	}{
+		{spec.Served, "IdempotentServer", "NewIdempotentHandler"},
+		{spec.Webhook, "IdempotentWebhookReceiver", "NewIdempotentWebhookReceiver"},
+		{spec.Callback, "IdempotentCallbackReceiver", "NewIdempotentCallbackReceiver"},
+	} {
+		if !slices.ContainsFunc(doc.Operations, func(op spec.Operation) bool {
+			return op.Kind == side.kind && (op.Policy != nil || !marked)
+		}) {
+			continue
+		}
+		steps = append(steps,
+			fmt.Sprintf("implement %s; with var _ %[1]s[pgx.Tx] = service{} the compiler names a missing method (pgx.Tx is the store's transaction, service your type)", side.name),
+			fmt.Sprintf("serve what %s makes of it: handlers that reach oapi-codegen's functions without it compile as before, and are unprotected", side.constructor))
+	}
+	return steps
 }

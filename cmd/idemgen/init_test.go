@@ -46,7 +46,7 @@ func TestInitEmptyModule(t *testing.T) {
 	if oapi := read(t, api, "oapi-codegen.yaml"); strings.Contains(oapi, "\n  client:") {
 		t.Errorf("oapi-codegen.yaml asks for a client, which nothing uses:\n%s", oapi)
 	}
-	for _, step := range []string{"released version in place of latest", "var _ IdempotentServer[pgx.Tx] = service{}"} {
+	for _, step := range []string{"released version in place of latest", "var _ IdempotentServer[pgx.Tx] = service{}", "serve what NewIdempotentHandler makes of it"} {
 		if !strings.Contains(stdout, step) {
 			t.Errorf("the next steps do not name %q:\n%s", step, stdout)
 		}
@@ -180,6 +180,116 @@ func TestInitBesideConfig(t *testing.T) {
 	}
 }
 
+// A go:generate line and a config write where they say, which is often another
+// package than their own.
+func TestInitForAnotherPackage(t *testing.T) {
+	t.Parallel()
+	const elsewhere = "package: api\noutput: ../api/api.gen.go\ngenerate: {models: true, strict-server: true, std-http-server: true}\n"
+	for name, files := range map[string]map[string]string{
+		"the line's config": {"cfg.yaml": elsewhere, "gen.go": "package gen\n\n//go:generate oapi-codegen -config cfg.yaml openapi.yaml\n"},
+		"with =":            {"cfg.yaml": elsewhere, "gen.go": "package gen\n\n//go:generate oapi-codegen --config=cfg.yaml openapi.yaml\n"},
+		"the line's flag":   {"cfg.yaml": oapi, "gen.go": "package gen\n\n//go:generate oapi-codegen -o ../api/api.gen.go -config cfg.yaml openapi.yaml\n"},
+		"config alone":      {"cfg.yaml": elsewhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir, "go.mod", goMod)
+			write(t, dir, "gen/openapi.yaml", document)
+			write(t, dir, "api/doc.go", "package api\n")
+			for file, content := range files {
+				write(t, dir, "gen/"+file, content)
+			}
+			if _, stderr, code := idemgen("init", filepath.Join(dir, "gen")); code != exitDone {
+				t.Fatalf("exit %d: %s", code, stderr)
+			}
+			if got := read(t, dir, "gen/idemgen.yaml"); !strings.Contains(got, "\npackage: ../api\n") {
+				t.Errorf("idemgen.yaml:\n%s", got)
+			}
+		})
+	}
+}
+
+// A path that only a shell knows is not guessed.
+func TestInitUnreadableFlag(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", document)
+	write(t, dir, "gen.go", "package gen\n\n//go:generate oapi-codegen -o $OUT/api.gen.go -config openapi.yaml\n")
+	if _, stderr, code := idemgen("init", dir); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	if got := read(t, dir, "idemgen.yaml"); !strings.Contains(got, "\npackage: .\n") {
+		t.Errorf("idemgen.yaml:\n%s", got)
+	}
+}
+
+// Where something out of sight runs oapi-codegen, init says that idemgen has to
+// run after it; several configs are then nobody's mistake.
+func TestInitBesideOutput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", document)
+	write(t, dir, "models.yaml", oapi)
+	write(t, dir, "server.yaml", oapi)
+	write(t, dir, "api.gen.go", "package api\n\ntype ServerInterface interface{}\n")
+	stdout, stderr, code := idemgen("init", dir)
+	if code != exitDone || !strings.Contains(stdout, "let idemgen run after oapi-codegen") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if got := read(t, dir, "idemgen.yaml"); strings.Contains(got, "oapi-codegen:") {
+		t.Errorf("idemgen.yaml:\n%s", got)
+	}
+}
+
+// A package that is a client alone has no server to implement.
+func TestInitClientAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", document)
+	write(t, dir, "cfg.yaml", "package: api\noutput: api.gen.go\ngenerate: {models: true, client: true, std-http-server: false}\n")
+	stdout, stderr, code := idemgen("init", dir)
+	if code != exitDone || !strings.Contains(stdout, "NewIdempotentClient") || strings.Contains(stdout, "IdempotentServer") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// A document of webhooks alone has no paths, and schemas that oapi-codegen
+// leaves out unless it is told not to.
+func TestInitWebhooks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", goMod)
+	write(t, dir, "openapi.yaml", `openapi: 3.1.0
+info: {title: Events, version: "1"}
+webhooks:
+  paid:
+    post:
+      operationId: paid
+      x-idempotent: {key: {name: Webhook-Id}}
+      requestBody:
+        required: true
+        content: {application/json: {schema: {$ref: '#/components/schemas/Event'}}}
+      responses: {"204": {description: received}}
+components:
+  schemas:
+    Event: {type: object, properties: {order: {type: string}}}
+`)
+	stdout, stderr, code := idemgen("init", dir)
+	if code != exitDone || !strings.Contains(stdout, "implement IdempotentWebhookReceiver;") || strings.Contains(stdout, "NewIdempotentHandler") {
+		t.Fatalf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if stdout, stderr, code := idemgen("-config", configOf(dir)); code != exitDone {
+		t.Fatalf("generate after init: exit %d\n%s%s", code, stdout, stderr)
+	}
+	if got := read(t, dir, "api.gen.go"); !strings.Contains(got, "type Event struct") {
+		t.Errorf("the webhook's schema is not among oapi-codegen's types:\n%s", got)
+	}
+}
+
 func TestInitRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -189,6 +299,7 @@ func TestInitRefuses(t *testing.T) {
 		"no module":         {map[string]string{"openapi.yaml": document}, "run go mod init"},
 		"no document":       {map[string]string{"go.mod": goMod}, "name it with -spec"},
 		"several documents": {map[string]string{"go.mod": goMod, "a.yaml": document, "b.json": `{"openapi": "3.0.3", "paths": {}}`}, "several OpenAPI documents"},
+		"several configs":   {map[string]string{"go.mod": goMod, "openapi.yaml": document, "a.yaml": oapi, "b.yaml": oapi}, "several configs of oapi-codegen"},
 		"swagger":           {map[string]string{"go.mod": goMod, "a.yaml": "swagger: \"2.0\"\npaths: {}\n"}, "Swagger 2.0 is not supported"},
 		"broken marker":     {map[string]string{"go.mod": goMod, "a.yaml": strings.Replace(document, "48h", "48", 1)}, "a.yaml:7:33"},
 	} {

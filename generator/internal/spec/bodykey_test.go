@@ -68,6 +68,9 @@ components:
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
+	if s := a.Settings; s[1].Name != "key.in" || s[2].Name != "key.name" {
+		t.Errorf("the place of the key is not shown before its name: %v", s)
+	}
 	if a.Key.IsHeader("/meta/request~1id") || !doc.Operations[2].Policy.Key.IsHeader("x-key") {
 		t.Error("IsHeader")
 	}

@@ -90,6 +90,11 @@ func keyName(m, defaults *marker, in string) setting[string] {
 func (m *marker) settings(pos diag.Pos) []Setting {
 	all := []Setting{
 		shown("required", m.required),
+	}
+	if m.keyIn.source != FromBuiltIn {
+		all = append(all, shown("key.in", m.keyIn))
+	}
+	all = append(all,
 		shown("key.name", m.keyName),
 		shown("key.format", m.keyFormat),
 		shown("key.maxLength", m.keyMax),
@@ -97,10 +102,7 @@ func (m *marker) settings(pos diag.Pos) []Setting {
 		shown("fingerprint", m.fingerprint),
 		shown("inFlight", m.waitUpTo),
 		shown("release", m.release),
-	}
-	if m.keyIn.source != FromBuiltIn {
-		all = append(all, shown("key.in", m.keyIn))
-	}
+	)
 	if m.name.source != "" {
 		all = append(all, shown("name", m.name))
 	}
@@ -325,10 +327,14 @@ func (l *loader) checkDeclared(e *entry, place tree.Value, in, name string) {
 		names = append(names, p.Name)
 	}
 	hint := fmt.Sprintf("it declares no %s parameters", in)
+	if len(names) > 0 {
+		hint = fmt.Sprintf("declared are %s", strings.Join(quoteAll(names), ", "))
+	}
+	if in == "header" {
+		hint += "; one that is not declared does not count, so leave it out"
+	}
 	if near := diag.Nearest(name, names); near != "" {
 		hint = "did you mean " + tree.Quote(in+":"+near) + "?"
-	} else if len(names) > 0 {
-		hint = fmt.Sprintf("declared are %s", strings.Join(quoteAll(names), ", "))
 	}
 	l.errorf(place.Pos(), "fingerprint-place", "%s declares no %s parameter %s; %s", e.Route(), in, tree.Quote(name), hint)
 }
