@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -397,14 +397,21 @@ type Answer struct {
 	request *http.Request
 }
 
-// WriteTo writes the answer to w. Generated answer types call it.
+// WriteTo writes the answer to w. Generated answer types call it. Header fields
+// that w has already, from a middleware, are replaced, but cookies and what the
+// answer varies by come on top of them: they say more and take nothing back.
 func (a *Answer) WriteTo(w http.ResponseWriter) error {
 	if a.refusal != nil {
 		a.write(w, a.request, newProblem(a.refusal))
 		return nil //nolint:nilerr // the refusal is the answer
 	}
 	h := w.Header()
-	maps.Copy(h, a.response.Header)
+	for name, lines := range a.response.Header {
+		if name == "Set-Cookie" || name == "Vary" {
+			lines = slices.Concat(h[name], lines)
+		}
+		h[name] = lines
+	}
 	if a.replayHeader != "" {
 		h[a.replayHeader] = []string{"true"}
 	}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -983,5 +984,37 @@ func TestAbandonedHandler(t *testing.T) {
 	})
 	if e := <-events; e.Outcome != idempotency.OutcomeReplayed {
 		t.Errorf("the retry's outcome %s", e.Outcome)
+	}
+}
+
+// What a middleware has set stays beside the answer where it adds up, and gives
+// way where it does not, on the first answer and on a replay.
+func TestAnswerBesideMiddlewares(t *testing.T) {
+	t.Parallel()
+	op := payOperation
+	edge := idempotency.NewEdge(memstore.New(), idempotency.Unscoped)
+	for _, cookies := range [][]string{{"session=1", "seen=1"}, {"session=1"}} { // a replay sets none of the handler's
+		r := httptest.NewRequest("POST", "/pay", strings.NewReader("{}"))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "k1")
+		w := httptest.NewRecorder()
+		w.Header().Set("Set-Cookie", "session=1")
+		w.Header().Set("Vary", "Origin")
+		w.Header().Set("Cache-Control", "no-cache")
+		edge.ServeHTTP(w, r, &op, func(w http.ResponseWriter, r *http.Request) {
+			answer, err := edge.Run(r.Context(), &op, func(ctx context.Context, _ struct{}, call *idempotency.Call) (idempotency.Visit, error) {
+				return answers(201, "{}", "Set-Cookie", "seen=1", "Vary", "Accept", "Cache-Control", "private")(ctx, call)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := answer.WriteTo(w); err != nil {
+				t.Error(err)
+			}
+		})
+		h := w.Result().Header
+		if !slices.Equal(h["Set-Cookie"], cookies) || !slices.Equal(h["Vary"], []string{"Origin", "Accept"}) || !slices.Equal(h["Cache-Control"], []string{"private"}) {
+			t.Errorf("header %v, want cookies %v, Vary Origin and Accept, Cache-Control private", h, cookies)
+		}
 	}
 }
