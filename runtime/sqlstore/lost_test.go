@@ -157,6 +157,33 @@ func TestConnectionEndsAtEveryStatement(t *testing.T) {
 	}
 }
 
+// A server that does not answer the claim, at whichever statement, makes the
+// request unavailable when the claim's time is over. The handler does not run.
+//
+// Covers CRA-16.
+func TestClaimWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	for _, srv := range servers() {
+		for _, at := range srv.statements() {
+			if at == "in the handler" || at == "RELEASE SAVEPOINT" {
+				break
+			}
+			t.Run(srv.name+"/"+at, func(t *testing.T) {
+				t.Parallel()
+				_, dsn := srv.pool(t)
+				p, through := srv.proxied(t, dsn)
+				s := srv.store(t, through, 1, sqlstore.WithClaimTimeout(200*time.Millisecond), sqlstore.WithFinishTimeout(200*time.Millisecond))
+				struck := p.on(at, blackhole)
+				if _, err := s.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
+					t.Errorf("%v, want %v", err, idempotency.ErrUnavailable)
+				}
+				<-struck
+				p.stop()
+			})
+		}
+	}
+}
+
 // victimServer and victimDSN make the test binary execute one request on a
 // server that stops answering on the way.
 const (

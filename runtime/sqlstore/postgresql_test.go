@@ -245,3 +245,52 @@ func TestPostgreSQLDriversTellTheCode(t *testing.T) {
 		}
 	}
 }
+
+// A claim that gets its lock while its statement is at work sees the record
+// that was committed since. Here the lock lets the statement wait, which it
+// does not do by itself.
+//
+// Covers STO-18.
+func TestPostgreSQLClaimReadsUnderItsLock(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := newPostgreSQL(t, driver)
+			for _, query := range []string{
+				"CREATE SCHEMA waiting",
+				`CREATE FUNCTION waiting.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT pg_advisory_xact_lock($1); SELECT true'`,
+			} {
+				if _, err := db.ExecContext(t.Context(), query); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := postgresqlServer(driver).on(t, db)
+			// With one connection New does not try the lock, which would wait.
+			late := postgresqlServer(driver).store(t, dsn+"&search_path=waiting,public,pg_catalog", 1)
+			found := make(chan error, 1)
+			_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+				go func() {
+					res, err := late.Execute(context.WithoutCancel(ctx), request("k"), never(t))
+					if err == nil && !res.Replayed {
+						err = errors.New("not replayed")
+					}
+					found <- err
+				}()
+				for waiting := 0; waiting == 0; {
+					err := db.QueryRowContext(ctx, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&waiting)
+					if err != nil {
+						return idempotency.Response{}, err
+					}
+				}
+				return payPostgreSQL("k")(ctx, tx)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-found; err != nil {
+				t.Errorf("the claim that waited: %v", err)
+			}
+		})
+	}
+}

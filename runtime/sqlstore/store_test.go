@@ -489,7 +489,7 @@ func TestCommitFails(t *testing.T) {
 					calls++
 				}
 				return c.hook(calls, at)
-			}))
+			}), sqlstore.WithFinishTimeout(200*time.Millisecond))
 			runs := 0
 			res, err := s.Execute(t.Context(), request("k"), work(&runs))
 			if !errors.Is(err, c.want) || runs != c.runs {
