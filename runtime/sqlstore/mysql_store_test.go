@@ -367,3 +367,25 @@ func (c *countingConn) Read(b []byte) (int, error) {
 	c.mu.Unlock()
 	return c.Conn.Read(b)
 }
+
+// What a handler has left on a session that it took out of its transaction,
+// here a table lock that keeps every other table out, does not meet the next
+// request: the session goes.
+//
+// Covers CRA-14.
+func TestSpoiledSessionIsNotReusedOnMySQL(t *testing.T) {
+	t.Parallel()
+	_, dsn := newMySQL(t)
+	db := openMySQL(t, dsn, nil, 1)
+	s := mysqlServer().on(t, db)
+	_, err := s.Execute(t.Context(), request("a"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
+		_, err := tx.ExecContext(ctx, "LOCK TABLES effects READ")
+		return created("a"), err
+	})
+	if code, _ := codeOf(err); code != idempotency.CodeTransactionEnded {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Execute(t.Context(), request("b"), pay("b")); err != nil {
+		t.Errorf("the next request: %v", err)
+	}
+}
