@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // attempt is one attempt at a request, from its first statement to its end.
 type attempt struct {
 	held   bool    // the claim: no other attempt at this request can be at work
-	record *record // what was found, live or expired
+	record *record // what was found, live or over
 	now    int64   // the database's clock, in Unix milliseconds
 
 	// tx is the transaction for work. It is nil where there is nothing to do:
@@ -25,6 +27,15 @@ type attempt struct {
 	over  bool // end was called
 	// spoiled says that work has left its session in a state that nobody knows.
 	spoiled bool
+}
+
+// admit judges a request that may run as far as records are concerned. One that
+// takes over the claim of a lease has begun before, whatever its key's age.
+func (a *attempt) admit(req idempotency.Request) error {
+	if a.record != nil && !a.record.expired() {
+		return a.record.of(req)
+	}
+	return req.CheckAge(time.UnixMilli(a.now))
 }
 
 // beginner is a pool, or one connection of it.

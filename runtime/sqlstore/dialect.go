@@ -34,7 +34,7 @@ type engine interface {
 	// was begun, and can be committed. [engine.insert] may do it instead where
 	// a has a claim.
 	check(ctx context.Context, a *attempt) error
-	// insert stores the record of a claimed request, in place of an expired one.
+	// insert stores the record of a claimed request, in place of one that is over.
 	insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error
 	// judge says what err means for the transaction in which it came.
 	judge(err error) verdict

@@ -81,7 +81,7 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 	case !allowed:
 		return idempotency.Result{}, unavailable(lost.error)
 	}
-	if err := req.CheckAge(time.UnixMilli(a.now)); err != nil {
+	if err := a.admit(req); err != nil {
 		return idempotency.Result{}, err
 	}
 	resp, err := s.run(ctx, a, work)

@@ -49,17 +49,18 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	if r == nil || r.Identity != id {
 		return idempotency.Record{}, idempotency.ErrNotFound
 	}
-	resp, err := r.response()
-	if err != nil {
-		return idempotency.Record{}, err
-	}
-	return idempotency.Record{
+	rec := idempotency.Record{
 		Identity:    r.Identity,
 		Fingerprint: r.fingerprint,
-		Response:    resp,
 		CreatedAt:   time.UnixMilli(r.created),
 		ExpiresAt:   time.UnixMilli(r.expiresAt),
-	}, nil
+	}
+	if r.leaseUntil != 0 {
+		rec.LeaseUntil = time.UnixMilli(r.leaseUntil)
+		return rec, nil
+	}
+	rec.Response, err = r.response()
+	return rec, err
 }
 
 // Release implements [idempotency.Keeper]. On SQLite it knows the claims of
@@ -77,7 +78,7 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 			return fmt.Errorf("sqlstore: release: %w", err)
 		}
 		a.end(s.finishTimeout)
-		if !a.held && !a.record.live() {
+		if live := a.record.live(); !a.held && !live || live && a.record.leaseUntil != 0 {
 			return idempotency.ErrInFlight
 		}
 	}

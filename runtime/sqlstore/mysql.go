@@ -48,7 +48,7 @@ const (
 	// is: UNIX_TIMESTAMP would read a local time that a night in autumn has twice.
 	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 	// mysqlRecord is what scan reads of a record r.
-	mysqlRecord = mysqlNow + ", r.scope, r.operation, r.`key`, r.fingerprint, r.status, r.header, r.`body`, r.created_at, r.expires_at"
+	mysqlRecord = mysqlNow + ", r.scope, r.operation, r.`key`, r.fingerprint, r.status, r.header, r.`body`, r.created_at, r.expires_at, NULL"
 )
 
 // mysqlEngine writes ids and lock names, which are hashes of the store's own,
@@ -169,7 +169,7 @@ func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempot
 			Err:  fmt.Errorf("sqlstore: the answer and its key are a message of %d bytes, and the server's max_allowed_packet is %d: raise it", size, e.maxPacket),
 		}
 	}
-	if a.record != nil { // expired
+	if a.record != nil { // over
 		if _, err := a.tx.ExecContext(ctx, e.at(k.id, e.expire)); err != nil {
 			return err
 		}

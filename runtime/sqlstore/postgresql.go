@@ -98,7 +98,8 @@ type postgresqlEngine struct {
 
 const (
 	postgresqlRecord = `r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body,
-		floor(extract(epoch from r.created_at) * 1000)::bigint, floor(extract(epoch from r.expires_at) * 1000)::bigint`
+		floor(extract(epoch from r.created_at) * 1000)::bigint, floor(extract(epoch from r.expires_at) * 1000)::bigint,
+		floor(extract(epoch from r.lease_until) * 1000)::bigint`
 	postgresqlNow = `floor(extract(epoch from now()) * 1000)::bigint`
 	// noClaim is the mark of a transaction without a claim.
 	noClaim = "none"
@@ -112,14 +113,14 @@ func newPostgreSQLEngine(db *sql.DB, table string) *postgresqlEngine {
 		// A replay takes no lock: a request that comes when the record has gone
 		// could not tell it from a claim. The setting ends with the transaction,
 		// and so tells whether it is still the same one.
-		enter: r.Replace(`SELECT CASE WHEN r.expires_at > now() THEN NULL ELSE pg_try_advisory_xact_lock($1::bigint) END,
+		enter: r.Replace(`SELECT CASE WHEN r.expires_at > now() AND (r.lease_until IS NULL OR r.lease_until > now()) THEN NULL ELSE pg_try_advisory_xact_lock($1::bigint) END,
 			set_config('idemgen.claim', $2::text, true), $now, $record
 			FROM (SELECT 1) AS one LEFT JOIN $table AS r ON r.id = $2::text::uuid`),
 		look: r.Replace(`SELECT $now, $record FROM (SELECT 1) AS one LEFT JOIN $table AS r ON r.id = $1::text::uuid`),
 		store: r.Replace(`INSERT INTO $table (id, created_at, expires_at, status, scope, operation, key, fingerprint, header, body)
 			VALUES ($1::text::uuid, statement_timestamp(), statement_timestamp() + $9::bigint * interval '1 millisecond',
 			CASE WHEN current_setting('idemgen.claim', true) = $1::text THEN $6::smallint END, $2, $3, $4, $5, $7, $8)`),
-		expire: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND expires_at <= now()`),
+		expire: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND (expires_at <= now() OR lease_until <= now())`),
 		delete: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND floor(extract(epoch from created_at) * 1000)::bigint = $2::bigint`),
 		// As an array the ids are looked up in the index, whatever the planner
 		// thinks of the table's size.
@@ -184,7 +185,7 @@ func (e *postgresqlEngine) check(ctx context.Context, a *attempt) error {
 }
 
 func (e *postgresqlEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error {
-	if a.record != nil { // expired
+	if a.record != nil { // over
 		if _, err := a.tx.ExecContext(ctx, e.expire, uuid(k.id)); err != nil {
 			return explained(err)
 		}

@@ -45,6 +45,7 @@ func TestNewRefusesOnPostgreSQL(t *testing.T) {
 		"another type":     {prepare: altered("ALTER body TYPE text USING ''"), want: "column body is text instead of bytea"},
 		"null":             {prepare: altered("ALTER body DROP NOT NULL"), want: "ALTER body SET NOT NULL"},
 		"old schema":       {prepare: altered("DROP COLUMN header"), want: "column header is missing"},
+		"without leases":   {prepare: altered("DROP lease_token"), want: `ALTER TABLE "public"."idempotency_records" ADD COLUMN lease_token uuid`},
 		"mandatory column": {prepare: altered("ADD tenant INT NOT NULL"), want: "column tenant is not the store's"},
 		"no primary key":   {prepare: altered("DROP CONSTRAINT idempotency_records_pkey"), want: "ADD PRIMARY KEY (id)"},
 		"no index":         {prepare: after("DROP INDEX idempotency_records_expires_at"), want: `CREATE INDEX ON "public"."idempotency_records" (expires_at)`},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -163,6 +164,62 @@ func TestTableIsSharedWithPgxstore(t *testing.T) {
 				if n := count(t, db, label); n != 1 {
 					t.Errorf("%d effects %s", n, label)
 				}
+			}
+		})
+	}
+}
+
+// The claim of a lease that package pgxstore holds is in flight, and is taken
+// over when the lease has passed.
+//
+// Covers CON-10.
+func TestLeaseOfPgxstore(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := newPostgreSQL(t, driver)
+			pool, err := pgxpool.New(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			native, err := pgxstore.New(t.Context(), pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := request("k")
+			req.Lease = time.Minute
+			token := idempotency.LeaseToken{1}
+			if _, err := native.AcquireLease(t.Context(), req, token); err != nil {
+				t.Fatal(err)
+			}
+			s := postgresqlServer(driver).on(t, db)
+			if _, err := s.Execute(t.Context(), req, never(t)); !isInFlight(err) {
+				t.Errorf("Execute: %v", err)
+			}
+			if err := s.Release(t.Context(), req.Identity); !isInFlight(err) {
+				t.Errorf("Release: %v", err)
+			}
+			if rec, err := s.Lookup(t.Context(), req.Identity); err != nil || rec.LeaseUntil.IsZero() {
+				t.Errorf("Lookup: %+v, %v", rec, err)
+			}
+			if n, err := s.Sweep(t.Context()); n != 0 || err != nil {
+				t.Errorf("Sweep: %d, %v", n, err)
+			}
+			if _, err := db.ExecContext(t.Context(), "UPDATE idempotency_records SET lease_until = now() - interval '1 s'"); err != nil {
+				t.Fatal(err)
+			}
+			other := req
+			other.Fingerprint[1]++
+			if _, err := s.Execute(t.Context(), other, never(t)); !errors.Is(err, idempotency.ErrMismatch) {
+				t.Errorf("another request: %v, want %v", err, idempotency.ErrMismatch)
+			}
+			if res, err := s.Execute(t.Context(), req, payPostgreSQL("k")); err != nil || res.Replayed {
+				t.Errorf("take-over: %+v, %v", res, err)
+			}
+			if err := native.CompleteLease(t.Context(), req, token, created("late")); !errors.Is(err, idempotency.ErrLeaseLost) {
+				t.Errorf("the late owner: %v, want %v", err, idempotency.ErrLeaseLost)
 			}
 		})
 	}

@@ -103,7 +103,8 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// postgresqlTypes are the columns of the table, by name.
+// postgresqlTypes are the columns of the table, by name. Those of leases can be
+// null, and tables of earlier versions lack them.
 var postgresqlTypes = map[string]string{
 	"id":          "uuid",
 	"created_at":  "timestamp with time zone",
@@ -115,6 +116,8 @@ var postgresqlTypes = map[string]string{
 	"fingerprint": "bytea",
 	"header":      "bytea",
 	"body":        "bytea",
+	"lease_token": "uuid",
+	"lease_until": "timestamp with time zone",
 }
 
 // inspectPostgreSQL looks into the catalog. It returns the table's quoted name
@@ -184,17 +187,23 @@ func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (
 			wrong = append(wrong, "column "+name+" is not the store's, and NOT NULL without a default")
 		case ours && kind != want:
 			wrong = append(wrong, fmt.Sprintf("column %s is %s instead of %s", name, kind, want))
-		case ours && !notNull:
+		case ours && !notNull && !isOfLeases(name):
 			wrong = append(wrong, fmt.Sprintf("column %s can be null: ALTER TABLE %s ALTER %[1]s SET NOT NULL", name, table))
 		}
 	}
-	for name := range postgresqlTypes {
-		if !found[name] {
+	for name, kind := range postgresqlTypes {
+		switch {
+		case found[name]:
+		case isOfLeases(name):
+			wrong = append(wrong, fmt.Sprintf("column %s is missing: ALTER TABLE %s ADD COLUMN %[1]s %[3]s", name, table, kind))
+		default:
 			wrong = append(wrong, "column "+name+" is missing")
 		}
 	}
 	slices.Sort(wrong)
 	return wrong, rows.Err()
 }
+
+func isOfLeases(column string) bool { return strings.HasPrefix(column, "lease_") }
 
 func quoteIdentifier(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

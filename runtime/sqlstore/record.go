@@ -16,19 +16,23 @@ type record struct {
 	header, body       []byte
 	created, expiresAt int64
 	readAt             int64
+	// leaseUntil is 0 in a stored answer. Elsewhere the record is the claim of a
+	// lease, which package pgxstore has made.
+	leaseUntil int64
 }
 
 // scanner is a row that has been asked for.
 type scanner interface{ Scan(dest ...any) error }
 
-// scan reads the database's clock and the columns of a record in their order
-// in the table, all null where there is none; before them, what first takes.
+// scan reads the database's clock and a record's scope, operation, key,
+// fingerprint, status, header, body, created_at, expires_at and lease_until, all
+// null where there is none; before them, what first takes.
 func scan(row scanner, first ...any) (now int64, r *record, err error) {
 	var rec record
 	var scope, operation, name sql.NullString
-	var status, created, expires sql.NullInt64
+	var status, created, expires, lease sql.NullInt64
 	err = row.Scan(append(first, &now, &scope, &operation, &name, &rec.fingerprint, &status,
-		&rec.header, &rec.body, &created, &expires)...)
+		&rec.header, &rec.body, &created, &expires, &lease)...)
 	if err != nil {
 		return 0, nil, fmt.Errorf("sqlstore: read the record: %w", err)
 	}
@@ -37,17 +41,33 @@ func scan(row scanner, first ...any) (now int64, r *record, err error) {
 	}
 	rec.Identity = idempotency.Identity{Scope: scope.String, Operation: operation.String, Key: name.String}
 	rec.status, rec.created, rec.expiresAt, rec.readAt = int(status.Int64), created.Int64, expires.Int64, now
+	rec.leaseUntil = lease.Int64
 	return now, &rec, nil
 }
 
 // live reports whether there is a record and it decides a request.
-func (r *record) live() bool { return r != nil && r.readAt < r.expiresAt }
+func (r *record) live() bool {
+	return r != nil && !r.expired() && (r.leaseUntil == 0 || r.readAt < r.leaseUntil)
+}
 
-// answer replays r to req, unless it belongs to another request. Two
-// identities that share an id are told apart here.
-func (r *record) answer(req idempotency.Request) (idempotency.Result, error) {
+func (r *record) expired() bool { return r.readAt >= r.expiresAt }
+
+// of says why r cannot be the record of req, or nil. Two identities that share
+// an id are told apart here.
+func (r *record) of(req idempotency.Request) error {
 	if r.Identity != req.Identity || !req.Matches(r.fingerprint) {
-		return idempotency.Result{}, idempotency.ErrMismatch
+		return idempotency.ErrMismatch
+	}
+	return nil
+}
+
+// answer replays r to req, unless it belongs to another request.
+func (r *record) answer(req idempotency.Request) (idempotency.Result, error) {
+	if err := r.of(req); err != nil {
+		return idempotency.Result{}, err
+	}
+	if r.leaseUntil != 0 {
+		return idempotency.Result{}, idempotency.ErrInFlight
 	}
 	resp, err := r.response()
 	if err != nil {

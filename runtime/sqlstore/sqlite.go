@@ -59,7 +59,7 @@ func (d sqlite) open(ctx context.Context, db *sql.DB, c config) (engine, error) 
 	r := strings.NewReplacer("$table", `main."`+c.table+`"`, "$now", sqliteNow)
 	e.delete = r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ?`)
 	e.purge = r.Replace(`DELETE FROM $table WHERE id IN (SELECT id FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ?)`)
-	find := r.Replace(`SELECT $now, r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body, r.created_at, r.expires_at
+	find := r.Replace(`SELECT $now, r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body, r.created_at, r.expires_at, NULL
 		FROM (SELECT 1) LEFT JOIN $table AS r ON r.id = ?`)
 	for _, x := range []struct {
 		into  **sql.Stmt

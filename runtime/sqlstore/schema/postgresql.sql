@@ -15,6 +15,8 @@ CREATE TABLE "idempotency_records" (
 	fingerprint bytea       NOT NULL,
 	header      bytea       NOT NULL,
 	body        bytea       NOT NULL,
+	lease_token uuid,        -- of the lease that the row is, or was, the claim of
+	lease_until timestamptz, -- NULL in stored answers
 	PRIMARY KEY (id)
 );
 
