@@ -66,6 +66,7 @@ func (a *attempt) begin(ctx context.Context, db beginner, opts *sql.TxOptions, e
 			err = enter(a.tx)
 		}
 	case <-ctx.Done():
+		err = context.Cause(ctx)
 		go func() {
 			if late := <-answer; late.err == nil {
 				_ = late.tx.Rollback() // its context has ended it already
