@@ -16,11 +16,14 @@ import (
 	"github.com/idemgen/idemgen/templates"
 )
 
-var parsed = template.Must(template.New("").Funcs(template.FuncMap{
+// functions are what templates can call.
+var functions = template.FuncMap{
 	"quote":   strconv.Quote,
 	"strings": quotedSlice,
 	"doc":     doc,
-}).ParseFS(templates.FS, "*.tmpl"))
+}
+
+var parsed = template.Must(template.New("").Funcs(functions).ParseFS(templates.FS, "*.tmpl"))
 
 // File returns the generated file.
 func File(f *plan.File) ([]byte, error) {
@@ -34,7 +37,8 @@ func File(f *plan.File) ([]byte, error) {
 	return execute(set, "file.tmpl", f)
 }
 
-// withTarget adds the template of a target to the common ones.
+// withTarget adds the template of a target to the common ones. What it defines
+// takes the place of what they define under the same name.
 func withTarget(name string) (*template.Template, error) {
 	set, err := parsed.Clone()
 	if err != nil {

@@ -2,8 +2,10 @@ package render
 
 import (
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
+	"text/template"
 
 	"github.com/idemgen/idemgen/templates"
 )
@@ -48,4 +50,60 @@ func TestHeader(t *testing.T) {
 	if !templates.Written(src) {
 		t.Errorf("file.tmpl does not begin with %s", templates.Header)
 	}
+}
+
+// Each template is asked for, and a target defines nothing that is so already.
+func TestTemplatesOfTargets(t *testing.T) {
+	t.Parallel()
+	common := templatesIn(t, "*.tmpl")
+	for name := range common.text {
+		if !strings.HasSuffix(name, ".tmpl") && !strings.Contains(common.all, `template "`+name+`"`) {
+			t.Errorf("no template asks for %q", name)
+		}
+	}
+	paths, err := fs.Glob(templates.FS, "targets/*.tmpl")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no targets: %v", err)
+	}
+	for _, path := range paths {
+		target := templatesIn(t, path)
+		for name, text := range target.text {
+			switch {
+			case name == filepath.Base(path):
+			case text == common.text[name]:
+				t.Errorf("%s: %q is what target.tmpl says", path, name)
+			case !strings.Contains(common.all+target.all, `template "`+name+`"`):
+				t.Errorf("%s: no template asks for %q", path, name)
+			}
+		}
+	}
+}
+
+type templateSet struct {
+	all  string            // the text of all files
+	text map[string]string // by the name of the template
+}
+
+func templatesIn(t *testing.T, pattern string) templateSet {
+	t.Helper()
+	paths, err := fs.Glob(templates.FS, pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := templateSet{text: make(map[string]string)}
+	set, err := template.New("").Funcs(functions).ParseFS(templates.FS, paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, defined := range set.Templates() {
+		found.text[defined.Name()] = defined.Root.String()
+	}
+	for _, path := range paths {
+		src, err := fs.ReadFile(templates.FS, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found.all += string(src)
+	}
+	return found
 }
