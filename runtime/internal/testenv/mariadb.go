@@ -18,15 +18,15 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// EnvMySQL holds the data source name, in the form of
-// github.com/go-sql-driver/mysql, of a MySQL or MariaDB server whose user may
-// create databases.
-const EnvMySQL = "IDEM_TEST_MYSQL"
+// EnvMariaDB holds the data source name, in the form of
+// github.com/go-sql-driver/mysql, of a MariaDB server whose user may create
+// databases.
+const EnvMariaDB = "IDEM_TEST_MARIADB"
 
 // processMariaDB is the one MariaDB of this test process, as processServer is
 // the one PostgreSQL.
 var processMariaDB = sync.OnceValues(func() (string, error) {
-	if dsn := os.Getenv(EnvMySQL); dsn != "" {
+	if dsn := os.Getenv(EnvMariaDB); dsn != "" {
 		return dsn, nil
 	}
 	server, err := startMariaDB()
@@ -43,7 +43,7 @@ func MariaDB(tb testing.TB) string {
 	tb.Helper()
 	server, err := processMariaDB()
 	if err != nil {
-		missing(tb, "MariaDB", "install mariadb-server-core and mariadb-client-core, or set "+EnvMySQL+" to the data source name of a MySQL or MariaDB server whose user may create databases", err)
+		missing(tb, "MariaDB", "install mariadb-server-core and mariadb-client-core, or set "+EnvMariaDB+" to the data source name of a server whose user may create databases", err)
 	}
 	return newMySQLDatabase(tb, server)[0]
 }
