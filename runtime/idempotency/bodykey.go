@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -50,11 +51,13 @@ func (c *Call) bodyKey() (string, error) {
 }
 
 // formKey reads the key from a form. Every name that a server could take for the
-// key's is refused: net/http looks into the query too, and other decoders ignore
-// letter case and brackets.
+// key's is refused: net/http looks into the query too, and fiber ignores letter
+// case and brackets, and has names of Go for what the document only refers to.
 func (c *Call) formKey() (string, error) {
-	if len(c.body) > 0 && !(Body{MediaType: formType}).is(c.ContentType()) {
-		c.unread = bodyInvalid("the body is not sent as "+formType, nil)
+	contentType := c.ContentType()
+	spelt := strings.HasPrefix(contentType, formType) && Body{MediaType: formType}.is(contentType)
+	if len(c.body) > 0 && !spelt {
+		c.unread = bodyInvalid("the body holds the key, and is not sent as "+formType, nil)
 		return "", nil
 	}
 	values, err := url.ParseQuery(string(c.body))
@@ -67,7 +70,7 @@ func (c *Call) formKey() (string, error) {
 		return "", invalidKey("belongs in the body, and its name stands in the query")
 	}
 	for got := range values {
-		if got != name && strings.EqualFold(withoutBrackets.Replace(got), name) {
+		if got != name && strings.EqualFold(lettersOf.Replace(got), lettersOf.Replace(name)) {
 			return "", invalidKey("stands in the body under another spelling of its name")
 		}
 	}
@@ -80,7 +83,7 @@ func (c *Call) formKey() (string, error) {
 	return "", invalidKey("is sent more than once")
 }
 
-var withoutBrackets = strings.NewReplacer("[", "", "]", "")
+var lettersOf = strings.NewReplacer("[", "", "]", "", "-", "", "_", "")
 
 // jsonKey reads the key from a JSON body. What the canonical form has at the
 // key's place is every member that encoding/json could take for it, and nothing
@@ -89,7 +92,9 @@ func (c *Call) jsonKey() (string, error) {
 	if isBlank(c.body) {
 		return "", nil
 	}
-	if !onlyJSON(c.ContentType()) {
+	// Of several media types some servers know only the declared spelling.
+	spelt := len(c.op.Bodies) == 1 || slices.ContainsFunc(c.op.Bodies, func(b Body) bool { return strings.HasPrefix(c.ContentType(), b.MediaType) })
+	if !spelt || !onlyJSON(c.ContentType()) {
 		c.unread = bodyInvalid("the body holds the key, and is not sent as "+c.op.Bodies[0].MediaType, nil)
 		return "", nil
 	}
