@@ -138,7 +138,7 @@ oapi-codegen: oapi-codegen.yaml`,
 	{
 		Code:    "go-no-receiver",
 		Title:   "Nothing in the package receives a marked webhook or callback.",
-		Meaning: "oapi-codegen writes a WebhookReceiverInterface and a CallbackReceiverInterface since v2.8, beside a server: with models or a client alone there is none. idemgen generates receivers for all frameworks but fiber.",
+		Meaning: "oapi-codegen writes a WebhookReceiverInterface and a CallbackReceiverInterface since v2.8, beside a server: with models or a client alone there is none.",
 		Wrong:   `generate: {models: true, client: true}`,
 		Right:   `generate: {models: true, client: true, std-http-server: true}`,
 		Remedy:  "Set a server target in oapi-codegen's config and run v2.8 or later. A document without paths gives an empty server beside the receivers. If somebody else receives the webhook, remove the marker.",

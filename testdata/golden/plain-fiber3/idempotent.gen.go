@@ -1217,7 +1217,7 @@ func idempotentKeep(ctx context.Context, c fiber.Ctx, w http.ResponseWriter, han
 		_, _, _ = http.NewResponseController(w).Hijack() // makes the attempt fail
 		return nil
 	case response.IsBodyStream() && response.Header.ContentLength() < 0:
-		_ = http.NewResponseController(w).Flush() // too
+		_ = http.NewResponseController(w).Flush() // and so does this
 		return nil
 	}
 	return idempotentCopy(w, response)
