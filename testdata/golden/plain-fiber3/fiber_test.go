@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/oapi-codegen/runtime"
 	openapi_types "github.com/oapi-codegen/runtime/types"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -668,6 +669,42 @@ func TestDecoder(t *testing.T) {
 	_, url := started(t)
 	if got := drive.Send(t, url, request("POST", "/accounts/a/close", "application/json", " "), keyHeader, "k"); got.Body != "1 a no body" {
 		t.Errorf("white space: %d %s", got.Status, got.Body)
+	}
+}
+
+// validator leaves the value of refunds in fiber's locals, as oapi-codegen's
+// middleware for fiber does.
+type validator struct{ ServerInterface }
+
+func (v validator) PostRefunds(c fiberContext) error {
+	var value any
+	if err := json.Unmarshal(c.Body(), &value); err != nil {
+		return err
+	}
+	c.Locals("x-oapi-codegen-validated-body", value)
+	return v.ServerInterface.PostRefunds(c)
+}
+
+// The handler gets what was validated. The application's decoder would give it
+// another member, whose name differs in case alone.
+func TestValidated(t *testing.T) {
+	t.Parallel()
+	decode := func(r *http.Request, v any) error {
+		if value := r.Context().Value("x-oapi-codegen-validated-body"); value != nil {
+			return runtime.BindJSONValue(value, v)
+		}
+		return json.NewDecoder(r.Body).Decode(v)
+	}
+	srv, store := handlers{&service{Bank: new(drive.Bank)}}, memstore.New()
+	server := NewIdempotentHandler(srv, store, drive.ByUser, idempotency.WithJSONDecoder(decode))
+	url := serveWith(t, config{}, validator{server})
+	refund := request("POST", "/refunds", "application/vnd.refund+json", `{"amount":1,"Amount":1000}`)
+	if got := drive.Send(t, url, refund, keyHeader, "k"); got.Status != 200 || got.Body != "1 1" {
+		t.Errorf("refund: %d %s", got.Status, got.Body)
+	}
+	other := request("POST", "/accounts/a/close", "application/json", `{"reason":"tired"}`)
+	if got := drive.Send(t, url, other, keyHeader, "k"); got.Status != 200 || got.Body != "2 a tired" {
+		t.Errorf("not validated: %d %s", got.Status, got.Body)
 	}
 }
 
