@@ -86,6 +86,44 @@ func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
 	return n
 }
 
+// Hidden are the names beside those of operations that no user types. The target
+// decides which of them a file declares.
+type Hidden struct {
+	Tx             string // the type parameter
+	RawServer      string // the server that is returned
+	StrictServer   string // what the strict server calls
+	StrictOptions  string // the strict server's options and middlewares
+	Answer         string // an answer that is stored or refuses
+	RequestContext string // a request's context with the values of the framework's
+	AttemptContext string // a function that finds it
+	Writer         string // an answer of the framework as an http.ResponseWriter
+
+	// Functions for fiber.
+	OwnScope   string // copies what a scope returns
+	RequestOf  string // makes a request of net/http
+	DecodeJSON string // decodes as the application does
+	Keep       string // runs a handler and keeps its answer
+	CopyAnswer string // copies an answer
+}
+
+func (p *planner) hidden() Hidden {
+	return Hidden{
+		Tx:             p.scope.free("Tx"),
+		RawServer:      p.scope.free("idempotentServer"),
+		StrictServer:   p.scope.free("idempotentStrict"),
+		StrictOptions:  p.scope.free("idempotentStrictOptions"),
+		Answer:         p.scope.free("idempotentAnswer"),
+		RequestContext: p.scope.free("idempotentContext"),
+		AttemptContext: p.scope.free("idempotentAttempt"),
+		Writer:         p.scope.free("idempotentWriter"),
+		OwnScope:       p.scope.free("idempotentScope"),
+		RequestOf:      p.scope.free("idempotentRequest"),
+		DecodeJSON:     p.scope.free("idempotentDecode"),
+		Keep:           p.scope.free("idempotentKeep"),
+		CopyAnswer:     p.scope.free("idempotentCopy"),
+	}
+}
+
 // suggest returns a request type name whose whole family is free.
 func (p *planner) suggest(from string) string {
 	for i := 1; ; i++ {

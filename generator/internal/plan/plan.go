@@ -48,10 +48,7 @@ type File struct {
 	// none, and FillsOptions says that oapi-codegen's code has defaults for them.
 	Options      string
 	FillsOptions bool
-	// Tx is the name of the type parameter.
-	Tx string
-	// Names of types that no user types.
-	RawServer, StrictServer, StrictOptions, Answer, RequestContext, AttemptContext, Writer, OwnScope, CopyAnswer, DecodeJSON, Keep, RequestOf string
+	Hidden
 }
 
 // Method is a method of the server that users implement.
@@ -156,19 +153,7 @@ func (p *planner) plan() *File {
 	if f.Target == "" {
 		return f
 	}
-	f.Tx = p.scope.free("Tx")
-	f.RawServer = p.scope.free("idempotentServer")
-	f.StrictServer = p.scope.free("idempotentStrict")
-	f.StrictOptions = p.scope.free("idempotentStrictOptions")
-	f.Answer = p.scope.free("idempotentAnswer")
-	f.RequestContext = p.scope.free("idempotentContext")
-	f.AttemptContext = p.scope.free("idempotentAttempt")
-	f.Writer = p.scope.free("idempotentWriter")
-	f.OwnScope = p.scope.free("idempotentScope")
-	f.CopyAnswer = p.scope.free("idempotentCopy")
-	f.DecodeJSON = p.scope.free("idempotentDecode")
-	f.Keep = p.scope.free("idempotentKeep")
-	f.RequestOf = p.scope.free("idempotentRequest")
+	f.Hidden = p.hidden()
 	return f
 }
 

@@ -1,6 +1,8 @@
 package plan_test
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,9 +175,9 @@ func TestCollisions(t *testing.T) {
 			want:    "CreateAOp CreateAIdempotencyKey  ParseCreateAIdempotencyKey",
 		},
 		"unexported": {
-			more: "type Tx int\nvar createAOperation, idempotentServer, idempotentStrict, idempotentStrictOptions, idempotentAnswer, idempotentContext, idempotentAttempt int\n", methods: []string{"CreateA (POST /a)"},
+			more: "var createAOperation int\n", methods: []string{"CreateA (POST /a)"},
 			ops:  []spec.Operation{marked(1, "createA", "POST /a")},
-			want: "createAOperation2 Tx2 idempotentServer2 idempotentStrict2 idempotentStrictOptions2 idempotentAnswer2 idempotentContext2 idempotentAttempt2",
+			want: "createAOperation2",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +189,6 @@ func TestCollisions(t *testing.T) {
 				for _, op := range f.Operations {
 					got = append(got, op.Op, op.Key, op.NewKey, op.ParseKey, op.Input, op.Request, op.NewRequest, op.OperationVar)
 				}
-				got = append(got, f.Tx, f.RawServer, f.StrictServer, f.StrictOptions, f.Answer, f.RequestContext, f.AttemptContext)
 			}
 			dir := strings.TrimSuffix(pkg.Pos.File, "/api.gen.go")
 			for _, d := range findings {
@@ -197,6 +198,30 @@ func TestCollisions(t *testing.T) {
 				t.Errorf("%s\nwant %s", s, test.want)
 			}
 		})
+	}
+}
+
+// Names that no user types make room for what the package declares, each of
+// them.
+func TestHiddenNames(t *testing.T) {
+	t.Parallel()
+	hidden := func(more string) []string {
+		f, findings := plan.New(&spec.Document{Operations: []spec.Operation{marked(1, "createA", "POST /a")}}, packageWith(t, more, "CreateA (POST /a)"))
+		if f == nil {
+			t.Fatal(findings)
+		}
+		v := reflect.ValueOf(f.Hidden)
+		names := make([]string, v.NumField())
+		for i := range names {
+			names[i] = v.Field(i).String()
+		}
+		return names
+	}
+	names := hidden("")
+	for i, got := range hidden("var " + strings.Join(names, ", ") + " int\n") {
+		if want := names[i] + "2"; got != want || slices.Contains(names[:i], names[i]) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
