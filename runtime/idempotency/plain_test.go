@@ -61,6 +61,12 @@ func TestPlainAnswers(t *testing.T) {
 			_, err := io.WriteString(w, "<p>")
 			return err
 		}, 200, "<p>", http.Header{"Content-Type": {"text/html; charset=utf-8"}}},
+		"fields without values": {func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header()["Content-Type"] = nil
+			w.Header()["X-None"] = []string{}
+			_, err := io.WriteString(w, "<p>")
+			return err
+		}, 200, "<p>", http.Header{"Content-Type": {"text/html; charset=utf-8"}}},
 		"a header alone": {func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Location", "/1")
 			return nil

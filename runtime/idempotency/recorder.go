@@ -68,10 +68,17 @@ func (r *recorder) WriteString(s string) (int, error) {
 }
 
 // response returns what was captured. An answer that wrote nothing is an
-// empty 200, as net/http would send it.
+// empty 200, as net/http would send it. A field without values, which keeps
+// net/http from adding one, has no place in a stored answer, so the first one
+// does not have it either.
 func (r *recorder) response() Response {
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
+	}
+	for name, values := range r.sent {
+		if len(values) == 0 {
+			delete(r.sent, name)
+		}
 	}
 	return Response{Status: r.status, Header: r.sent, Body: r.body}
 }
