@@ -39,8 +39,20 @@ type Config struct {
 	// Marker is the extension that marks an operation. Default: x-idempotent.
 	Marker string
 
-	operations tree.Value // markers by operation
-	oapiPos    diag.Pos   // of the value of oapi-codegen
+	operations tree.Value          // markers by operation
+	oapiPos    diag.Pos            // of the value of oapi-codegen
+	named      map[string]diag.Pos // where the config names a file, by its name in findings
+}
+
+// unread puts the findings of files that cannot be read where the config names
+// them.
+func (c Config) unread(findings diag.List) diag.List {
+	for i, d := range findings {
+		if pos, ok := c.named[d.File]; ok && d.Code == diag.Unreadable && d.Line == 0 {
+			findings[i] = diag.Errorf(pos, diag.Unreadable, "%s %s; the path is relative to the config", d.File, d.Message)
+		}
+	}
+	return findings
 }
 
 // defaultOutput is the name of the generated file unless the config says
@@ -58,7 +70,7 @@ func LoadConfig(path string) (Config, error) {
 	r := configReader{
 		dir:    filepath.Dir(file.Path),
 		root:   file.Root(),
-		config: Config{File: file.Path, Marker: spec.DefaultMarker},
+		config: Config{File: file.Path, Marker: spec.DefaultMarker, named: map[string]diag.Pos{}},
 	}
 	r.read()
 	return r.config, asError(r.findings)
@@ -154,7 +166,9 @@ func (r *configReader) path(f tree.Field) string {
 		r.errorf(f.Value.Pos(), "wrong-value", "%s must be the path of a local file, not a URL; download it first", f.Name)
 		return ""
 	}
-	return under(r.dir, s)
+	path := under(r.dir, s)
+	r.config.named[diag.FileName(path)] = f.Value.Pos()
+	return path
 }
 
 // under is path if it is absolute, else path in dir. A config that somebody
@@ -171,6 +185,9 @@ func (r *configReader) oapiCodegen(f tree.Field) {
 	r.config.oapiPos = f.Value.Pos()
 	if !f.Value.IsMap() {
 		r.config.OapiCodegen = r.path(f)
+		if strings.Contains(r.config.OapiCodegen, " ") && !exists(r.config.OapiCodegen) {
+			r.errorf(f.Value.Pos(), "wrong-value", "oapi-codegen names a config, and there is no file %s; write a command as {command: [go, tool, oapi-codegen, ...]}", tree.Quote(f.Value.Text()))
+		}
 		return
 	}
 	r.findings = append(r.findings, tree.Members(f.Value, "oapi-codegen", tree.Member{Name: "command", Read: func(f tree.Field) {

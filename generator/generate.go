@@ -38,7 +38,8 @@ func Operations(c Config) ([]Operation, error) {
 }
 
 func (c Config) load() (*spec.Document, diag.List) {
-	return spec.Load(spec.Options{File: c.Spec, Overlay: c.Overlay, Marker: c.Marker, Operations: c.operations})
+	doc, findings := spec.Load(spec.Options{File: c.Spec, Overlay: c.Overlay, Marker: c.Marker, Operations: c.operations})
+	return doc, c.unread(findings)
 }
 
 // Generate returns the files for the config's document. Nothing on disk is

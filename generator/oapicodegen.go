@@ -49,7 +49,7 @@ func readOapiConfig(c Config) (oapiConfig, diag.List) {
 	var parsed oapiConfig
 	file, findings := tree.Read(c.OapiCodegen)
 	if findings.HasErrors() {
-		return parsed, findings
+		return parsed, c.unread(findings)
 	}
 	root := file.Root()
 	fail := func(at tree.Value, format string, args ...any) (oapiConfig, diag.List) {

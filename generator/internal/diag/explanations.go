@@ -332,7 +332,7 @@ requestBody:
 		Right: `post:
   operationId: createPayment
   x-idempotent: true`,
-		Remedy: "Mark an operation, or name it under operations in the config.",
+		Remedy: "Mark an operation, or name it under operations in the config. Where none is to be protected any more, delete the generated file, the config and the go:generate line.",
 	},
 	{
 		Code:    "oapi-codegen",
