@@ -47,7 +47,7 @@ var fragmentPlaces = map[string]func(fragment string) map[string]string{
 // changedFragments are those of an operation that was right, and is wrong now
 // that it has changed.
 var changedFragments = []string{
-	"fingerprint-changed", "in-flight-changed", "key-changed", "operation-renamed",
+	"fingerprint-changed", "in-flight-changed", "key-changed", "mode-changed", "operation-renamed",
 	"protection-lost", "release-changed", "retention-changed",
 }
 

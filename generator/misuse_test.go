@@ -17,7 +17,7 @@ import (
 )
 
 // What the generated types forbid does not compile. Each file of
-// testdata/misuse/std-http and client is one mistake in the use of that golden
+// testdata/misuse/std-http, client and lease is one mistake in the use of that golden
 // case, made outside of the generated package (outside.go) and inside of it
 // (inside.go), and what the compiler says (outside.txt and inside.txt). A new
 // file is a new case; -update records messages. Those that are there hold for
@@ -26,7 +26,7 @@ import (
 // Covers CLI-01: there is no request without its caller's key.
 func TestMisuseDoesNotCompile(t *testing.T) {
 	t.Parallel()
-	for _, golden := range []string{"std-http", "client"} {
+	for _, golden := range []string{"std-http", "client", "lease"} {
 		t.Run(golden, func(t *testing.T) {
 			t.Parallel()
 			misuseDoesNotCompile(t, golden)

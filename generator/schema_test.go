@@ -56,8 +56,7 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 		}
 		got := strings.Split(m[1], ", ")
 		slices.Sort(got)
-		// Where one value is built there is nothing to choose, and no hint.
-		want := slices.DeleteFunc(slices.Sorted(maps.Keys(test.want)), func(s string) bool { return s == "mode" })
+		want := slices.Sorted(maps.Keys(test.want))
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: the reader knows %v, the schema %v", what, got, want)
 		}
@@ -260,8 +259,15 @@ func TestSchemasAgreeWithTheReader(t *testing.T) {
 		"{inFlight: {waitUpTo: 61s}}":            both(wrongToTheReader),
 		"{inFlight: {waitUpTo: 5s, unheard: 1}}": both(wrong),
 
-		"{mode: transaction}": both(right),
-		"{mode: queue}":       both(wrong),
+		"{mode: transaction}":             both(right),
+		"{mode: queue}":                   both(wrong),
+		"{mode: lease}":                   both(wrong),
+		"{mode: {}}":                      both(wrong),
+		"{mode: {lease: 30s}}":            both(right),
+		"{mode: {lease: 0s}}":             both(wrong),
+		"{mode: {lease: 500ms}}":          both(wrongToTheReader),
+		"{mode: {lease: 61m}}":            both(wrongToTheReader),
+		"{mode: {lease: 5s, unheard: 1}}": both(wrong),
 
 		"{release: []}":          both(right),
 		"{release: [400, 599]}":  both(right),

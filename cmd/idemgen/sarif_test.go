@@ -186,8 +186,8 @@ func TestSARIFOfEveryMistake(t *testing.T) {
 	if _, err := os.Stat("../../.git"); err != nil {
 		t.Skip("a copy without .git: paths are not those of a repository")
 	}
-	for _, s := range shapes(sarifOf(t, exitFindings, "-config", "../../generator/testdata/errors/unsupported/idemgen.yaml")) {
-		if s.uri != "generator/testdata/errors/unsupported/spec.yaml" || s.base != "%SRCROOT%" {
+	for _, s := range shapes(sarifOf(t, exitFindings, "-config", "../../generator/testdata/errors/mode/idemgen.yaml")) {
+		if s.uri != "generator/testdata/errors/mode/spec.yaml" || s.base != "%SRCROOT%" {
 			t.Errorf("got %v", s)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	gorilla "github.com/idemgen/idemgen/testdata/golden/gorilla"
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
 	iris "github.com/idemgen/idemgen/testdata/golden/iris"
+	lease "github.com/idemgen/idemgen/testdata/golden/lease"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
 	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
 	v24 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.4"
@@ -54,6 +55,7 @@ var clients = map[string]func(address string) (ours, theirs reflect.Value, err e
 	"gorilla":           both(gorilla.NewIdempotentClient, gorilla.NewClientWithResponses),
 	"hostile":           both(hostile.NewIdempotentClient, hostile.NewClientWithResponses),
 	"iris":              both(iris.NewIdempotentClient, iris.NewClientWithResponses),
+	"lease":             both(lease.NewIdempotentClient, lease.NewClientWithResponses),
 	"names":             both(names.NewIdempotentClient, names.NewClientWithResponses),
 	"oapi-codegen-v2.3": both(v23.NewIdempotentClient, v23.NewClientWithResponses),
 	"oapi-codegen-v2.4": both(v24.NewIdempotentClient, v24.NewClientWithResponses),

@@ -31,6 +31,7 @@ import (
 	hostile "github.com/idemgen/idemgen/testdata/golden/hostile"
 	initialisms "github.com/idemgen/idemgen/testdata/golden/initialisms"
 	iris "github.com/idemgen/idemgen/testdata/golden/iris"
+	lease "github.com/idemgen/idemgen/testdata/golden/lease"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
 	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
 	v24 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.4"
@@ -49,6 +50,7 @@ import (
 	plaingin "github.com/idemgen/idemgen/testdata/golden/plain-gin"
 	plaingorilla "github.com/idemgen/idemgen/testdata/golden/plain-gorilla"
 	plainiris "github.com/idemgen/idemgen/testdata/golden/plain-iris"
+	plainlease "github.com/idemgen/idemgen/testdata/golden/plain-lease"
 	plainnames "github.com/idemgen/idemgen/testdata/golden/plain-names"
 	plainstdhttp "github.com/idemgen/idemgen/testdata/golden/plain-std-http"
 	plainv23 "github.com/idemgen/idemgen/testdata/golden/plain-v2.3"
@@ -86,6 +88,7 @@ var interfaces = map[string]reflect.Type{
 	"hostile":           reflect.TypeFor[hostile.IdempotentServer[struct{}]](),
 	"initialisms":       reflect.TypeFor[initialisms.IdempotentServer[struct{}]](),
 	"iris":              reflect.TypeFor[iris.IdempotentServer[struct{}]](),
+	"lease":             reflect.TypeFor[lease.IdempotentServer[struct{}]](),
 	"names":             reflect.TypeFor[names.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.3": reflect.TypeFor[v23.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.4": reflect.TypeFor[v24.IdempotentServer[struct{}]](),
@@ -104,6 +107,7 @@ var interfaces = map[string]reflect.Type{
 	"plain-gin":         reflect.TypeFor[plaingin.IdempotentServer[struct{}]](),
 	"plain-gorilla":     reflect.TypeFor[plaingorilla.IdempotentServer[struct{}]](),
 	"plain-iris":        reflect.TypeFor[plainiris.IdempotentServer[struct{}]](),
+	"plain-lease":       reflect.TypeFor[plainlease.IdempotentServer[struct{}]](),
 	"plain-names":       reflect.TypeFor[plainnames.IdempotentServer[struct{}]](),
 	"plain-std-http":    reflect.TypeFor[plainstdhttp.IdempotentServer[struct{}]](),
 	"plain-v2.3":        reflect.TypeFor[plainv23.IdempotentServer[struct{}]](),

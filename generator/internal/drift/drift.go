@@ -151,5 +151,6 @@ func (c *comparison) operation(old, op *spec.Operation) {
 		c.bodies(old, op)
 	}
 	c.inFlight(old, op)
+	c.mode(old, op)
 	c.release(old, op)
 }

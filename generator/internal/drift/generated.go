@@ -138,6 +138,8 @@ func (r *reader) operation(name *ast.Ident, lit *ast.CompositeLit) spec.Operatio
 			op.Body = r.body(v)
 		case "WaitUpTo":
 			p.WaitUpTo = time.Duration(r.number(v))
+		case "Lease":
+			p.Lease = time.Duration(r.number(v))
 		case "Release":
 			for _, status := range r.list(v) {
 				p.Release = append(p.Release, int(r.number(status)))

@@ -282,6 +282,20 @@ func after(d time.Duration) string {
 	return "after " + duration(d)
 }
 
+func (c *comparison) mode(old, op *spec.Operation) {
+	was, is := old.Policy.Lease, op.Policy.Lease
+	pos := op.Policy.Setting("mode").Pos
+	switch {
+	case was == is:
+	case was == 0:
+		c.errorf(pos, "mode-changed", "the handler of %s runs under a lease now, and ran in a transaction: what it writes is no longer committed with its answer, and a retry after a crash runs it again; derive keys for what it calls, and give the server a store with leases", op.ID())
+	case is == 0:
+		c.errorf(pos, "mode-changed", "the handler of %s runs in a transaction now, and ran under a lease: a retry of a live key that has no answer yet runs it without what it has done elsewhere; wait until no such key is left", op.ID())
+	default:
+		c.warnf(pos, "mode-changed", "leases of %s are %s now, and were %s: a retry after a crash is answered 409 in_flight for that long, and a handler that stalls for longer loses its key", op.ID(), duration(is), duration(was))
+	}
+}
+
 func (c *comparison) release(old, op *spec.Operation) {
 	var consequences []string
 	var frees, keeps bool

@@ -41,7 +41,7 @@ var packages = map[string]string{
 // locals are the names inside generated functions. No import is called so.
 var locals = []string{
 	"a", "answer", "app", "b", "before", "body", "c", "call", "client", "ctx", "decode", "edge", "entry", "err", "errs",
-	"gone", "handle", "header", "in", "kept", "key", "line", "lines", "mediaType", "middlewares", "name", "next",
+	"gone", "handle", "header", "in", "kept", "key", "lease", "line", "lines", "mediaType", "middlewares", "name", "next",
 	"ok", "op", "options", "opts", "other", "own", "params", "pool", "r", "req", "reqEditors", "request", "reread", "resp",
 	"response", "route", "s", "scope", "sender", "srv", "status", "store", "streamed", "strict", "text", "tx",
 	"unread", "user", "v", "value", "values", "visit", "w", "writer",

@@ -158,6 +158,30 @@ func (o *Operation) WaitUpTo() string {
 	return duration(o.spec.Policy.WaitUpTo)
 }
 
+// Lease is an expression, or "" where the handler runs in a transaction.
+func (o *Operation) Lease() string {
+	if o.spec.Policy.Lease == 0 {
+		return ""
+	}
+	return duration(o.spec.Policy.Lease)
+}
+
+// Given names what the handler runs with.
+func (o *Operation) Given() string {
+	if o.Lease() != "" {
+		return "lease"
+	}
+	return "tx"
+}
+
+// GivenType is the type of Given, where tx is that of a transaction.
+func (o *Operation) GivenType(tx string) string {
+	if o.Lease() != "" {
+		return "*idempotency.Lease"
+	}
+	return tx
+}
+
 // Fingerprint is nil where it is canonical.
 func (o *Operation) Fingerprint() *spec.Fingerprint {
 	f := o.spec.Policy.Fingerprint

@@ -157,7 +157,7 @@ func (o *Operation) streamedTypes() []string {
 // takePlainNames takes the names that generated methods use beside their
 // parameters.
 func (o *Operation) takePlainNames(taken map[string]bool, imports *imports) {
-	for _, name := range []string{"call", "idempotency", "in", "tx"} {
+	for _, name := range []string{"call", "idempotency", "in", o.Given()} {
 		taken[name] = true
 	}
 	for _, f := range o.method.First {

@@ -70,6 +70,10 @@ func (m Method) Doc() string {
 		return m.Name + " is not idempotent."
 	case m.Marked == nil:
 		return m.Name + " handles " + m.Route + "."
+	case m.Marked.Lease() != "" && m.Marked.Optional():
+		return m.Name + " handles " + m.Marked.Route() + " under a lease, until there is an answer for its key; without a key it runs every time."
+	case m.Marked.Lease() != "":
+		return m.Name + " handles " + m.Marked.Route() + " under a lease, until there is an answer for its key."
 	case m.Marked.Optional():
 		return m.Name + " handles " + m.Marked.Route() + ", at most once for each key; without a key it runs every time."
 	default:
@@ -231,6 +235,13 @@ func (p *planner) reservePackages(imports *imports) {
 			p.errorf(pos, "name-collision", "%s is the name of a package that generated code imports; rename this declaration", name)
 		}
 	}
+}
+
+// Leases reports whether handlers of the server run under leases.
+func (f *File) Leases() bool { return anyLease(f.Operations) }
+
+func anyLease(operations []*Operation) bool {
+	return slices.ContainsFunc(operations, func(o *Operation) bool { return o.Lease() != "" })
 }
 
 // RequestHeaders lists the header fields that keys travel in.

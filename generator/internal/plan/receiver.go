@@ -97,6 +97,9 @@ func receiverOf(kind spec.Kind, found *gosource.Receiver) Handlers {
 	return Handlers{Interface: name, Constructor: "New" + name, Implements: found.Type}
 }
 
+// Leases reports whether handlers of the receiver run under leases.
+func (r *Receiver) Leases() bool { return anyLease(r.Operations) }
+
 // Plural is the kind in comments.
 func (r *Receiver) Plural() string { return string(r.Kind) + "s" }
 

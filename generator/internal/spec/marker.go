@@ -23,6 +23,7 @@ type marker struct {
 	retention   setting[time.Duration]
 	fingerprint setting[fingerprint]
 	waitUpTo    setting[time.Duration]
+	lease       setting[time.Duration]
 	release     setting[[]int]
 	name        setting[string]
 }
@@ -51,6 +52,9 @@ const MaxKeyLength = 255
 const (
 	maxRetention = 10 * 365 * 24 * time.Hour
 	maxWait      = 60 * time.Second
+	// A lease has room for its heartbeat, and a key is not stuck for longer.
+	minLease = time.Second
+	maxLease = time.Hour
 	// shortRetention is less than the time in which clients still retry.
 	shortRetention = time.Minute
 )
@@ -123,7 +127,7 @@ func (l *loader) parseSettings(v tree.Value, m *marker, operation bool) {
 		tree.Member{Name: "inFlight", Read: func(f tree.Field) {
 			m.waitUpTo = l.parseInFlight(f.Value, m)
 		}},
-		tree.Member{Name: "mode", Unlisted: true, Read: func(f tree.Field) { l.parseMode(f.Value) }},
+		tree.Member{Name: "mode", Read: func(f tree.Field) { m.lease = l.parseMode(f.Value, m) }},
 		tree.Member{Name: "release", Read: func(f tree.Field) { l.parseRelease(f.Value, m) }},
 		tree.Member{Name: "name", Read: name},
 	)
@@ -223,38 +227,47 @@ func (l *loader) duration(v tree.Value, what string, most time.Duration, mostTex
 	return setting[time.Duration]{}
 }
 
-// parseMode takes the one mode there is.
-func (l *loader) parseMode(v tree.Value) {
-	if v.Get("lease").Exists() {
-		l.errorf(v.Field("lease").Key.Pos(), "unsupported", "this version of idemgen does not generate mode lease yet; remove this setting")
-		return
+// parseMode reads how long a lease is; transaction stands for 0.
+func (l *loader) parseMode(v tree.Value, m *marker) setting[time.Duration] {
+	if s, ok := v.Str(); ok && s == "transaction" {
+		return set(m, v, time.Duration(0), s)
 	}
-	l.oneOf(v, "mode", "transaction")
+	d := l.durationMember(v, "mode", "transaction", "lease", maxLease, "1h", m)
+	if d.source != "" && d.value < minLease {
+		l.errorf(v.Get("lease").Pos(), "wrong-value", "mode.lease must be at least 1s, not %s", v.Get("lease").Text())
+	}
+	return d
 }
 
 // parseInFlight reads how long a duplicate waits; reject stands for 0.
 func (l *loader) parseInFlight(v tree.Value, m *marker) setting[time.Duration] {
-	const want = "reject or {waitUpTo: DURATION}"
 	if s, ok := v.Str(); ok && s == "reject" {
 		return set(m, v, time.Duration(0), s)
 	}
+	return l.durationMember(v, "inFlight", "reject", "waitUpTo", maxWait, "60s", m)
+}
+
+// durationMember reads the form of a setting that is a map with a duration in
+// its one member; word is the setting's other form.
+func (l *loader) durationMember(v tree.Value, what, word, member string, most time.Duration, mostText string, m *marker) setting[time.Duration] {
+	want := word + " or {" + member + ": DURATION}"
 	if !v.IsMap() {
 		got := v.Kind()
 		if s, ok := v.Str(); ok {
 			got = tree.Quote(s)
 		}
-		l.errorf(v.Pos(), "wrong-value", "inFlight must be %s, not %s", want, got)
+		l.errorf(v.Pos(), "wrong-value", "%s must be %s, not %s", what, want, got)
 		return setting[time.Duration]{}
 	}
 	var d setting[time.Duration]
-	l.members(v, "inFlight", tree.Member{Name: "waitUpTo", Read: func(f tree.Field) {
-		d = l.duration(f.Value, "inFlight.waitUpTo", maxWait, "60s", m)
+	l.members(v, what, tree.Member{Name: member, Read: func(f tree.Field) {
+		d = l.duration(f.Value, what+"."+member, most, mostText, m)
 	}})
 	if len(v.Fields()) == 0 {
-		l.errorf(v.Pos(), "wrong-value", "inFlight is empty; write %s", want)
+		l.errorf(v.Pos(), "wrong-value", "%s is empty; write %s", what, want)
 	}
 	if d.source != "" {
-		d.text = "waitUpTo " + d.text
+		d.text = member + " " + d.text
 	}
 	return d
 }

@@ -124,6 +124,9 @@ type Policy struct {
 	// WaitUpTo is how long a duplicate waits for the first attempt; 0 rejects
 	// it at once.
 	WaitUpTo time.Duration
+	// Lease is how long a claim holds that nothing extends, 1 s to 1 h; 0 runs
+	// handlers in a transaction.
+	Lease time.Duration
 	// Release lists statuses as they are (429) and classes as their negated
 	// first digit (-5 for 5XX), which is how the runtime holds them.
 	Release []int

@@ -21,6 +21,7 @@ var builtIn = marker{
 	retention:   setting[time.Duration]{value: 24 * time.Hour, text: "24h", source: FromBuiltIn},
 	fingerprint: setting[fingerprint]{text: "canonical", source: FromBuiltIn},
 	waitUpTo:    setting[time.Duration]{text: "reject", source: FromBuiltIn},
+	lease:       setting[time.Duration]{text: "transaction", source: FromBuiltIn},
 	release: setting[[]int]{
 		value:  []int{401, 403, 408, 425, 429, -5},
 		text:   "[401, 403, 408, 425, 429, 5XX]",
@@ -50,6 +51,7 @@ func (l *loader) policy(e *entry, defaults *marker) *Policy {
 		retention:   pick(m.retention, defaults.retention, builtIn.retention),
 		fingerprint: pick(m.fingerprint, defaults.fingerprint, builtIn.fingerprint),
 		waitUpTo:    pick(m.waitUpTo, defaults.waitUpTo, builtIn.waitUpTo),
+		lease:       pick(m.lease, defaults.lease, builtIn.lease),
 		release:     pick(m.release, defaults.release, builtIn.release),
 		name:        m.name,
 	}
@@ -68,6 +70,7 @@ func (l *loader) policy(e *entry, defaults *marker) *Policy {
 		Include: texts(d.fingerprint.value.include),
 	}
 	p.WaitUpTo = d.waitUpTo.value
+	p.Lease = d.lease.value
 	p.Release = d.release.value
 	p.TypeName = d.name.value
 	p.Settings = d.settings(m.pos)
@@ -101,6 +104,7 @@ func (m *marker) settings(pos diag.Pos) []Setting {
 		shown("retention", m.retention),
 		shown("fingerprint", m.fingerprint),
 		shown("inFlight", m.waitUpTo),
+		shown("mode", m.lease),
 		shown("release", m.release),
 	)
 	if m.name.source != "" {

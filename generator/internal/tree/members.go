@@ -10,8 +10,6 @@ import (
 type Member struct {
 	Name string
 	Read func(Field)
-	// Unlisted keeps the name out of hints.
-	Unlisted bool
 }
 
 // Members hands the members of an object to their readers. An unknown member
@@ -24,9 +22,7 @@ func Members(v Value, what string, known ...Member) diag.List {
 	var findings diag.List
 	var names []string
 	for _, k := range known {
-		if !k.Unlisted {
-			names = append(names, k.Name)
-		}
+		names = append(names, k.Name)
 	}
 fields:
 	for _, f := range v.Fields() {
