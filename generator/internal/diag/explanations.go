@@ -186,7 +186,7 @@ oapi-codegen: oapi-codegen.yaml`,
 	{
 		Code:    "key-body",
 		Title:   "The body cannot hold the key.",
-		Meaning: "A key in the body is one string at one place, in every body that the operation takes: the server reads it there before anything else, and a client writes it there. Every media type and every alternative of a oneOf or anyOf must declare it, or take members that it does not name. A part of a multipart body, an element of an array, text, and a body that may be absent hold none; and a member that is readOnly, or has a default, is not what a client sends. A name that differs from the member's in letter case alone is taken for it by Go's JSON decoder. Where the marker says required: false, the schema must not require the member.",
+		Meaning: "A key in the body is one string at one place, in every body that the operation takes: the server reads it there before anything else, and a client writes it there. Every media type and every alternative of a oneOf or anyOf must declare it, or take members that it does not name. A part of a multipart body, an element of an array, text, and a body that may be absent hold none; and a member that is readOnly, or has a default, is not what a client sends. A name that differs from the member's in letter case alone is taken for it by Go's JSON decoder, and so is a query parameter of its name by decoders of forms. Where the marker says required: false, the schema must not require the member.",
 		Wrong: `x-idempotent: {key: {in: body, name: /idempotency_key}}
 requestBody:
   required: true

@@ -49,6 +49,19 @@ func (l *loader) decideBodyKey(e *entry, d *marker) {
 		if schema := c.Value.Get("schema"); schema.Exists() {
 			l.decideMember(e, d, schema, path)
 		}
+		if Essence(c.Name) == FormType {
+			l.checkQuery(e, path[0])
+		}
+	}
+}
+
+// checkQuery refuses a query parameter that decoders of forms take for the key.
+func (l *loader) checkQuery(e *entry, name string) {
+	for _, p := range e.declared {
+		if p.In == "query" && p.Name == name {
+			l.errorf(p.Pos, "key-body", "the key of %s %s has the same name, and net/http finds values of a form in the query too; rename this parameter",
+				e.Method, e.Path)
+		}
 	}
 }
 
