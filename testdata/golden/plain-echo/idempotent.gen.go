@@ -33,10 +33,10 @@ const _ = idempotency.IsAtLeastVersion0_1
 // through it alone, and neither commits it nor rolls it back: what it has
 // written is committed together with the answer, or not at all. The answer is
 // kept until then, so it can be neither flushed nor hijacked. An answer that the
-// document releases rolls back, and the key is free again. A returned
-// error rolls back too, and is answered by echo's own error handler. After a
-// deadlock or a serialization failure a handler runs again in a new transaction,
-// so it leaves its request as it is; see [idempotency.NoRerun].
+// document releases rolls back, and the key is free again.
+// A returned error rolls back too, and is answered by echo's own error handler.
+// After a deadlock or a serialization failure a handler runs again in a new
+// transaction, so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentServer[Tx any] interface {
 	// CloseAccount handles POST /accounts/{account_id}/close, at most once for each
 	// key.

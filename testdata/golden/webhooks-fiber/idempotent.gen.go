@@ -86,10 +86,10 @@ func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replaye
 // through it alone, and neither commits it nor rolls it back: what it has
 // written is committed together with the answer, or not at all. The answer is
 // kept until then, so it can be neither flushed nor hijacked. An answer that the
-// document releases rolls back, and the key is free again. A returned
-// error rolls back too, and is answered by fiber's own error handler. After a
-// deadlock or a serialization failure a handler runs again in a new transaction,
-// so it leaves its request as it is; see [idempotency.NoRerun].
+// document releases rolls back, and the key is free again.
+// A returned error rolls back too, and is answered by fiber's own error handler.
+// After a deadlock or a serialization failure a handler runs again in a new
+// transaction, so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentWebhookReceiver[Tx any] interface {
 	// HandleAccountClosedWebhook handles DELETE webhook account.{event}, at most
 	// once for each key.
@@ -131,10 +131,10 @@ func NewIdempotentWebhookReceiver[Tx any](srv IdempotentWebhookReceiver[Tx], sto
 // through it alone, and neither commits it nor rolls it back: what it has
 // written is committed together with the answer, or not at all. The answer is
 // kept until then, so it can be neither flushed nor hijacked. An answer that the
-// document releases rolls back, and the key is free again. A returned
-// error rolls back too, and is answered by fiber's own error handler. After a
-// deadlock or a serialization failure a handler runs again in a new transaction,
-// so it leaves its request as it is; see [idempotency.NoRerun].
+// document releases rolls back, and the key is free again.
+// A returned error rolls back too, and is answered by fiber's own error handler.
+// After a deadlock or a serialization failure a handler runs again in a new
+// transaction, so it leaves its request as it is; see [idempotency.NoRerun].
 type IdempotentCallbackReceiver[Tx any] interface {
 	// HandleOrderLostCallback handles POST callback orderLost, at most once for
 	// each key; without a key it runs every time.
