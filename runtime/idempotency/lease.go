@@ -94,7 +94,8 @@ type LeaseStore[Tx any] interface {
 // before work does, or the claim is found to be gone, work's context is
 // cancelled, with a cause that matches [ErrLeaseLost].
 //
-//   - Work that returns an error or panics frees the key. What it has done
+//   - Work that returns an error or panics frees the key, or if the store cannot
+//     be reached for 5 s, leaves it until its lease has passed. What it has done
 //     outside is not undone.
 //   - An answer is stored if the token still holds the claim, even if its lease
 //     has passed. Otherwise it is dropped: the error matches
@@ -276,20 +277,13 @@ func (l *Lease) end() {
 	}
 }
 
-// schedule sets the time of the next beat: when a third of the lease has
-// passed, or where that is beyond the ceiling, when it ends.
-func (l *Lease) schedule() {
-	next := l.until.Add(-l.req.Lease / 3 * 2)
-	if !next.Before(l.ceiling) {
-		next = l.until
-	}
-	l.timer.Reset(time.Until(next))
-}
+// schedule sets the time of the next beat: when a third of the lease has passed.
+func (l *Lease) schedule() { l.timer.Reset(time.Until(l.until.Add(-l.req.Lease / 3 * 2))) }
 
 // retries is how often an extension that fails is tried in a third of a lease.
 const retries = 4
 
-// beat extends the lease, or cancels work.
+// beat extends the lease, or cancels work when it has ended.
 func (l *Lease) beat() {
 	until := l.Deadline()
 	now := time.Now()

@@ -150,6 +150,33 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
+// BenchmarkLease compares a first request under a lease, whose handler runs the
+// transaction by itself, with that transaction.
+func BenchmarkLease(b *testing.B) {
+	dsn := newBusiness(b)
+	for _, network := range []time.Duration{0, 500 * time.Microsecond} {
+		through := dsn
+		if network > 0 {
+			through = newDelay(b, dsn, network)
+		}
+		x := newBench(b, through, 33)
+		leases := idempotency.Leases(x.store, time.Minute)
+		leased := func(ctx context.Context) error {
+			req := request(fmt.Sprint("leased-", x.keys.Add(1)), "a")
+			req.Lease = 30 * time.Second
+			_, err := leases.Execute(ctx, req, func(ctx context.Context, _ *idempotency.Lease) (idempotency.Response, error) {
+				return answer, x.bare(ctx)
+			})
+			return err
+		}
+		for _, clients := range []int{1, 8, 32} {
+			b.Run(fmt.Sprintf("network=%v/clients=%d", network, clients), func(b *testing.B) {
+				compare(b, clients, "x-bare", x.bare, leased)
+			})
+		}
+	}
+}
+
 // BenchmarkReplay compares a replay with a plain SELECT of the same columns by
 // primary key: of one record, which the store recalls, and of so many in turn
 // that it recalls few.

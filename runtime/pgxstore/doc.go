@@ -52,6 +52,18 @@
 // and keys, and what is stored are timestamptz, whatever the sessions' time
 // zones are.
 //
+// # Leases
+//
+// For handlers whose effects lie outside of the database the store keeps claims
+// as rows of the same table ([idempotency.Leases]): a claim is committed before
+// the handler runs, in two round trips, and becomes the answer afterwards, in
+// one. Between them no connection is held. Each change of a claim asks for its
+// token, in one statement, so that an attempt that has lost its lease changes
+// nothing; a claim whose lease has passed by the server's clock is taken over by
+// one of those who try. A server that fails over keeps claims as far as it keeps
+// commits. What the handler does elsewhere is as safe as the key that it gives
+// to the other system: see [idempotency.Derive].
+//
 // # The pool
 //
 // A request holds one connection at most, so any pool size works; a pool of
@@ -84,7 +96,11 @@
 //
 //	ALTER TABLE idempotency_records ALTER COLUMN body SET COMPRESSION lz4;
 //
-// as Migrate does. [New] only checks. The user of the server needs SELECT,
+// as Migrate does. To a table of an earlier version it adds what it lacks:
+//
+//	ALTER TABLE idempotency_records ADD COLUMN lease_token uuid, ADD COLUMN lease_until timestamptz;
+//
+// [New] only checks. The user of the server needs SELECT,
 // INSERT, UPDATE and DELETE on the table. A handler that switches to another
 // role leaves it to that role to INSERT the record, unless it resets the role.
 //

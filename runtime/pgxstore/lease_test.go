@@ -224,3 +224,45 @@ func TestLeaseInEveryTimeZone(t *testing.T) {
 		}
 	}
 }
+
+// An attempt whose lease has passed, and that completes while another one takes
+// its claim over, keeps its answer, and the other one replays it.
+//
+// Covers CON-10.
+func TestAnswerBeatsTakeOver(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	admin := newPool(t, dsn)
+	holder := newStore(t, admin)
+	for name, attempt := range map[string]func(*pgxstore.Store, idempotency.Request) (idempotency.Result, error){
+		"Lease": func(s *pgxstore.Store, req idempotency.Request) (idempotency.Result, error) {
+			return s.AcquireLease(t.Context(), req, idempotency.LeaseToken{2})
+		},
+		"Transaction": func(s *pgxstore.Store, req idempotency.Request) (idempotency.Result, error) {
+			return s.Execute(t.Context(), req, pay(req.Key))
+		},
+	} {
+		req := refundRequest()
+		req.Key = name
+		if _, err := holder.AcquireLease(t.Context(), req, idempotency.LeaseToken{1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Exec(t.Context(), passed); err != nil {
+			t.Fatal(err)
+		}
+		p := newProxy(t, dsn)
+		s := newStore(t, newPool(t, p.dsn))
+		p.before(`delete from "public"."idempotency_records" where id = $1`, func() {
+			if err := holder.CompleteLease(t.Context(), req, idempotency.LeaseToken{1}, created("first")); err != nil {
+				t.Error(err)
+			}
+		})
+		res, err := attempt(s, req)
+		if err != nil || !res.Replayed || string(res.Body) != string(created("first").Body) {
+			t.Errorf("%s: %+v, %v; want the answer that was first", name, res, err)
+		}
+		if n := effects(t, admin, req.Key); n != 0 {
+			t.Errorf("%s: %d effects", name, n)
+		}
+	}
+}

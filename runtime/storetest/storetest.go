@@ -10,6 +10,8 @@
 //		storetest.Run(t, storetest.Harness[pgx.Tx]{Open: open, …})
 //	}
 //
+// [RunLeases] does the same for stores that offer leases.
+//
 // The suite uses nothing but the standard library.
 package storetest
 
