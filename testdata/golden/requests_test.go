@@ -32,6 +32,7 @@ import (
 	initialisms "github.com/idemgen/idemgen/testdata/golden/initialisms"
 	iris "github.com/idemgen/idemgen/testdata/golden/iris"
 	lease "github.com/idemgen/idemgen/testdata/golden/lease"
+	leasegin "github.com/idemgen/idemgen/testdata/golden/lease-gin"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
 	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
 	v24 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.4"
@@ -89,6 +90,7 @@ var interfaces = map[string]reflect.Type{
 	"initialisms":       reflect.TypeFor[initialisms.IdempotentServer[struct{}]](),
 	"iris":              reflect.TypeFor[iris.IdempotentServer[struct{}]](),
 	"lease":             reflect.TypeFor[lease.IdempotentServer[struct{}]](),
+	"lease-gin":         reflect.TypeFor[leasegin.IdempotentServer[struct{}]](),
 	"names":             reflect.TypeFor[names.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.3": reflect.TypeFor[v23.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.4": reflect.TypeFor[v24.IdempotentServer[struct{}]](),
