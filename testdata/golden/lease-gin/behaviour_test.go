@@ -90,8 +90,8 @@ func send(t *testing.T, url string, r drive.Request, keys ...string) drive.Answe
 	return drive.Send(t, url, r, "Idempotency-Key", keys...)
 }
 
-// refunded reads the answer of a refund.
-func refunded(t *testing.T, got drive.Answer) (a struct{ ProviderKey, Token string }) {
+// refunded checks the answer of a refund.
+func refunded(t *testing.T, got drive.Answer) {
 	t.Helper()
 	var body struct {
 		ProviderKey string `json:"provider_key"`
@@ -100,7 +100,6 @@ func refunded(t *testing.T, got drive.Answer) (a struct{ ProviderKey, Token stri
 	if err := json.Unmarshal([]byte(got.Body), &body); got.Status != http.StatusCreated || err != nil || body.ProviderKey == "" || len(body.Token) != 32 {
 		t.Errorf("status %d, body %s, %v", got.Status, got.Body, err)
 	}
-	return struct{ ProviderKey, Token string }(body)
 }
 
 // A refund is made once, and a retry gets its answer. Operations in a transaction
