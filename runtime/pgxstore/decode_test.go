@@ -10,12 +10,19 @@ import (
 // A server's answer of any shape is decoded or refused, and what is decoded
 // does not share memory with it.
 func FuzzDecodeRecord(f *testing.F) {
-	f.Add([]byte("tenant"), []byte{1, 2}, []byte{0, 201}, []byte("A: b\r\n"), []byte("body"), make([]byte, 8), []byte{1})
-	f.Add([]byte(nil), []byte(nil), []byte(nil), []byte(nil), []byte(nil), []byte(nil), []byte(nil))
-	f.Fuzz(func(t *testing.T, scope, fingerprint, status, header, body, at, expired []byte) {
-		columns := [][]byte{scope, scope, scope, fingerprint, status, header, body, at, at, expired}
+	none := []byte(nil)
+	f.Add([]byte("tenant"), []byte{1, 2}, []byte{0, 201}, []byte("A: b\r\n"), []byte("body"), make([]byte, 8), []byte{1}, false, none, none, none)
+	f.Add([]byte("tenant"), []byte{1, 2}, []byte{0, 0}, none, none, make([]byte, 8), []byte{0}, true, make([]byte, 16), make([]byte, 8), []byte{1})
+	f.Add(none, none, none, none, none, none, none, true, none, none, none)
+	f.Fuzz(func(t *testing.T, scope, fingerprint, status, header, body, at, expired []byte, leased bool, token, until, passed []byte) {
+		if !leased { // null
+			token, until, passed = nil, nil, nil
+		}
+		columns := [][]byte{scope, scope, scope, fingerprint, status, header, body, at, at, expired, token, until, passed}
 		r, err := decodeRecord(columns)
-		if valid := len(status) == 2 && len(at) == 8 && len(expired) == 1; valid != (err == nil) {
+		valid := len(status) == 2 && len(at) == 8 && len(expired) == 1 &&
+			(token == nil || len(token) == 16) && (until == nil || len(until) == 8 && len(passed) == 1)
+		if valid != (err == nil) {
 			t.Fatalf("valid %v, error %v", valid, err)
 		}
 		if err != nil {
@@ -28,7 +35,10 @@ func FuzzDecodeRecord(f *testing.F) {
 		if !bytes.Equal(r.body, want) {
 			t.Error("the record shares memory with the connection's buffer")
 		}
-		if _, err := decodeRecord(columns[:9]); err == nil {
+		if r.claim() != (until != nil) {
+			t.Error("a claim and an answer are taken for each other")
+		}
+		if _, err := decodeRecord(columns[:12]); err == nil {
 			t.Error("a missing column is not noticed")
 		}
 	})
