@@ -7,6 +7,9 @@ MODULES := . runtime testdata examples
 RACY    := runtime testdata examples
 RACE    := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
+# A program that tests start. It needs a newer Go, and stays out of go.work.
+EMULATOR := runtime/internal/testenv/kumo
+
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := bin/golangci-lint-$(GOLANGCI_VERSION)
 
@@ -93,7 +96,7 @@ lint: $(GOLANGCI) ## Run golangci-lint in every module (built on first use, some
 
 .PHONY: standalone
 standalone: ## Build and vet each module as its users get it: without go.work, and with a tidy go.mod
-	@for module in $(MODULES); do \
+	@for module in $(MODULES) $(EMULATOR); do \
 		echo "standalone $$module"; \
 		GOWORK=off go -C $$module build ./... && \
 		GOWORK=off go -C $$module vet ./... && \
@@ -105,7 +108,7 @@ bench: bin/tools ## Measure stores against the bare transaction, the core's over
 	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench . -benchtime 20x ./pgxstore
 	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench Servers -benchtime 20x ./sqlstore
 	@go -C runtime test -run '^$$' -bench . -skip Servers ./idempotency ./memstore ./sqlstore
-	@go -C runtime test -run '^$$' -bench . -benchtime 20x ./redisstore
+	@go -C runtime test -run '^$$' -bench . -benchtime 20x ./redisstore ./dynamostore
 	@$(if $(SPECS),go run ./generator/internal/bench $(SPECS),echo 'the generator is not measured: name documents with SPECS=')
 
 .PHONY: clean

@@ -81,6 +81,7 @@ var layers = map[string]layer{
 	"runtime/sqlstore":                {own: []string{"runtime/idempotency"}}, // the driver is the user's
 	"runtime/pgxstore":                {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/jackc/pgx/v5/"}},
 	"runtime/redisstore":              {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/redis/go-redis/v9"}},
+	"runtime/dynamostore":             {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/aws-sdk-go-v2/service/dynamodb/", "github.com/aws/smithy-go/"}}, // no configuration: the client is the user's
 	"runtime/storetest":               {own: []string{"runtime/idempotency"}},
 	"runtime/internal/testenv":        {thirdParty: []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"}},
 	"runtime/internal/testenv/testpg": {own: []string{"runtime/internal/testenv"}},

@@ -31,17 +31,12 @@ func replayIsByteForByte[Tx any](s *suite[Tx]) {
 	for i := range every {
 		every[i] = byte(i)
 	}
-	mib := make([]byte, 1<<20)
-	random := rand.NewChaCha8([32]byte{})
-	_, _ = random.Read(mib) // never fails
-
 	for name, resp := range map[string]idempotency.Response{
 		"empty":         {Status: http.StatusNoContent, Header: http.Header{}, Body: []byte{}},
 		"nil":           {Status: http.StatusAccepted},
 		"NUL":           {Status: http.StatusOK, Body: []byte("a\x00b\x00")},
 		"invalid UTF-8": {Status: http.StatusOK, Body: []byte("\xff\xfe\xc3\x28")},
 		"every byte":    {Status: http.StatusOK, Body: every},
-		"1 MiB":         {Status: http.StatusCreated, Body: mib},
 		"odd JSON":      {Status: http.StatusOK, Body: []byte("{\"b\" : 1.0, \"a\":\"\\u0000\", \"b\":1e0}\n")},
 		"redirect":      {Status: http.StatusSeeOther, Header: http.Header{"Location": {"../payments/1"}}},
 		"not modified":  {Status: http.StatusNotModified, Header: http.Header{"Etag": {`W/"1"`}}},
@@ -66,6 +61,43 @@ func replayIsByteForByte[Tx any](s *suite[Tx]) {
 		s.Logf("%s", name)
 		s.same(res.Response, resp)
 		s.replays(s.Store, req, resp)
+	}
+}
+
+// An answer of a MiB, or of as many bytes as the store takes, is replayed. One
+// byte more is refused, rolled back, and leaves the key free.
+//
+// Covers RSP-05.
+func largestAnswer[Tx any](h Harness[Tx]) func(*suite[Tx]) {
+	return func(s *suite[Tx]) {
+		largest := h.MaxAnswer
+		if largest == 0 {
+			largest = 1 << 20
+		}
+		body := make([]byte, largest+1)
+		random := rand.NewChaCha8([32]byte{})
+		_, _ = random.Read(body) // never fails
+		req := request("k")
+		if h.MaxAnswer != 0 {
+			_, err := s.Store.Execute(s.ctx, req, func(ctx context.Context, tx Tx) (idempotency.Response, error) {
+				return idempotency.Response{Status: http.StatusCreated, Body: body}, s.effect(ctx, tx, "too large")
+			})
+			if want := (&idempotency.Error{Code: idempotency.CodeResponseTooLarge}); !errors.Is(err, want) {
+				s.Errorf("%d bytes: %v, want %v", len(body), err, want)
+			}
+			s.wantNoRecord(req.Identity)
+			s.wantEffects("too large", 0)
+		}
+		resp := idempotency.Response{Status: http.StatusCreated, Body: body[:largest]}
+		res, err := s.Store.Execute(s.ctx, req, func(ctx context.Context, tx Tx) (idempotency.Response, error) {
+			return resp, s.effect(ctx, tx, "largest")
+		})
+		if err != nil {
+			s.Fatalf("%d bytes: %v", largest, err)
+		}
+		s.same(res.Response, resp)
+		s.replays(s.Store, req, resp)
+		s.wantEffects("largest", 1)
 	}
 }
 

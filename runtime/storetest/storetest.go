@@ -44,6 +44,10 @@ type Harness[Tx any] struct {
 	// go on. After each the suite expects an answer that was kept together
 	// with the effects, or an error and no record.
 	Faults map[string]func(ctx context.Context, tx Tx) error
+	// MaxAnswer is how many bytes an answer may have, headers included. A larger
+	// one is expected to be an error of code response_too_large, with nothing
+	// kept. 0 where a MiB is no matter.
+	MaxAnswer int
 	// Conflict makes work fail as it does after a serialization failure or a
 	// deadlock, and returns that error. Nil where a store knows no such thing.
 	Conflict func(ctx context.Context, tx Tx) error
@@ -74,6 +78,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 	}{
 		{"FirstThenReplay", firstThenReplay[Tx]},
 		{"ReplayIsByteForByte", replayIsByteForByte[Tx]},
+		{"LargestAnswer", largestAnswer[Tx](h)},
 		{"AnswersAreCopies", answersAreCopies[Tx]},
 		{"Mismatch", mismatch[Tx]},
 		{"InFlight", inFlight[Tx]},

@@ -1,5 +1,5 @@
 // Package testenv gives tests real servers: PostgreSQL, PgBouncer in front of
-// it, MariaDB, a Galera cluster, Redis, and Redis Cluster.
+// it, MariaDB, a Galera cluster, Redis, Redis Cluster, and emulators of DynamoDB.
 //
 // A server is looked for in this order: the one that an environment variable names
 // (used, never started or stopped), installed programs, Debian's packages when

@@ -1,0 +1,206 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// maxAnswer is the largest answer, in bytes: an item has at most 400 KB, and
+// there must be room for the rest of it.
+const maxAnswer = 350 << 10
+
+// completion is what is written in one step.
+type completion struct {
+	token  string                    // tells DynamoDB a transaction that is sent again
+	record *types.Put                // the answer; nil where there is no key
+	id     string                    // of the record
+	writes []types.TransactWriteItem // that work has queued
+}
+
+// completion returns what is written when work has answered.
+func (a *attempt) completion(req idempotency.Request, resp idempotency.Response, writes []types.TransactWriteItem) (completion, error) {
+	header := idempotency.MarshalHeader(resp.Header)
+	if size := len(header) + len(resp.Body); size > maxAnswer {
+		return completion{}, tooLarge(size)
+	}
+	now := time.Now()
+	expires := now.Add(req.Retention)
+	i := a.newItem()
+	i[attrStatus] = number(int64(resp.Status))
+	i.setBytes(attrFingerprint, req.Fingerprint[:])
+	i.setBytes(attrHeader, header)
+	i.setBytes(attrBody, resp.Body)
+	i.setTime(attrCreatedAt, now)
+	i.setTime(attrExpiresAt, expires)
+	i[attrTTL] = ttl(expires)
+	c := completion{
+		token: a.token,
+		record: &types.Put{
+			TableName:                 aws.String(a.table),
+			Item:                      i,
+			ConditionExpression:       aws.String(ours),
+			ExpressionAttributeNames:  use("#token", "#status"),
+			ExpressionAttributeValues: item{":token": i[attrToken]},
+		},
+		id:     a.id,
+		writes: writes,
+	}
+	return c, checkTotal(c.items())
+}
+
+// items returns all writes, the answer's first.
+func (c *completion) items() []types.TransactWriteItem {
+	if c.record == nil {
+		return c.writes
+	}
+	return append([]types.TransactWriteItem{{Put: c.record}}, c.writes...)
+}
+
+// send writes c. Where nothing was queued a plain write does, at half the price.
+func (s *Store) send(ctx context.Context, c completion) error {
+	if len(c.writes) == 0 {
+		_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName:                 c.record.TableName,
+			Item:                      c.record.Item,
+			ConditionExpression:       c.record.ConditionExpression,
+			ExpressionAttributeNames:  c.record.ExpressionAttributeNames,
+			ExpressionAttributeValues: c.record.ExpressionAttributeValues,
+		})
+		return err
+	}
+	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems:      c.items(),
+		ClientRequestToken: aws.String(c.token),
+	})
+	return err
+}
+
+// resendPause is the longest pause before a completion is sent again.
+const resendPause = 100 * time.Millisecond
+
+// complete sends c until it is answered for good: its token makes a repetition
+// harmless, and the record tells what became of those before. It returns settled
+// if the claim is over or may be, so that it must not be given up.
+func (s *Store) complete(ctx context.Context, c completion) (settled bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.finishTimeout)
+	defer cancel()
+	uncertain := false // one that was not answered may have been carried out
+	for {
+		err := s.send(ctx, c)
+		var v verdict
+		if v, err = s.judge(ctx, c, err); v != again && v != unknown {
+			return v == over, err
+		}
+		uncertain = uncertain || v == unknown
+		pause := time.NewTimer(rand.N(resendPause))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			if uncertain {
+				return true, outcomeUnknown(err)
+			}
+			return false, unavailable("the request met conflicts, or the table has too little capacity, for too long; nothing was kept", err)
+		}
+	}
+}
+
+// verdict is what the answer to a completion means.
+type verdict int
+
+const (
+	over    verdict = iota // the claim is: the answer is stored, or another attempt has taken over
+	refused                // nothing was kept, and the claim is still held
+	again                  // nothing was kept this time
+	unknown                // it may have been carried out
+)
+
+// judge says what err, the outcome of sending c, means.
+func (s *Store) judge(ctx context.Context, c completion, err error) (verdict, error) {
+	var cancelled *types.TransactionCanceledException
+	switch {
+	case err == nil:
+		return over, nil
+	case errors.As(err, &cancelled):
+		if !c.mayPass(cancelled.CancellationReasons) {
+			return s.look(ctx, c, c.refusal(cancelled, err))
+		}
+		return again, err
+	case isCode(err, "ConditionalCheckFailedException"):
+		return s.look(ctx, c, nil)
+	case isConflict(err):
+		return again, err
+	case isCode(err, "TransactionInProgressException"), !isRefusal(err):
+		return unknown, err
+	case len(c.writes) == 0:
+		return refused, unavailable("the answer could not be stored; nothing was kept", err)
+	}
+	return refused, fmt.Errorf("dynamostore: the answer and what was queued were refused, and nothing is kept: %w", err)
+}
+
+// mayPass reports whether a transaction that was cancelled for these reasons may
+// be carried out when it is sent again.
+func (c *completion) mayPass(reasons []types.CancellationReason) bool {
+	for _, r := range reasons {
+		switch aws.ToString(r.Code) {
+		case "", "None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded":
+		default:
+			return false
+		}
+	}
+	return len(reasons) > 0
+}
+
+// refusal returns the error of the first queued write that was refused for good,
+// or nil where none was.
+func (c *completion) refusal(cancelled *types.TransactionCanceledException, err error) error {
+	first := len(c.items()) - len(c.writes)
+	for i, r := range cancelled.CancellationReasons {
+		if i >= first && !c.mayPass([]types.CancellationReason{r}) {
+			return &RefusedError{
+				Index: i - first, Code: aws.ToString(r.Code), Message: aws.ToString(r.Message), Item: r.Item, Err: err,
+			}
+		}
+	}
+	if len(cancelled.CancellationReasons) == 0 {
+		return fmt.Errorf("dynamostore: the transaction was cancelled, and nothing is kept: %w", err)
+	}
+	return nil
+}
+
+// look reads the record to learn why a condition has failed: perhaps since c was
+// carried out before, and only its answer was lost. Refusal is why a queued
+// write has failed, or nil.
+func (s *Store) look(ctx context.Context, c completion, refusal error) (verdict, error) {
+	if c.record == nil {
+		return refused, refusal
+	}
+	found, err := s.get(ctx, c.id)
+	if err != nil {
+		return unknown, err
+	}
+	lost := unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
+	if found == nil {
+		return over, lost
+	}
+	switch rec, err := decode(found); {
+	case err != nil:
+		return over, err
+	case rec.token != c.token:
+		return over, lost
+	case rec.response.Status != 0:
+		return over, nil
+	case refusal != nil:
+		return refused, refusal
+	}
+	return again, errors.New("dynamostore: the claim is held, and its completion was refused")
+}

@@ -1,0 +1,95 @@
+package dynamostore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+var (
+	errReturned = errors.New("dynamostore: work has returned: its writes are no longer taken")
+
+	// The causes with which the context of work is cancelled.
+	errLeaseLost = fmt.Errorf("%w: another attempt may be running, and what was queued is not written", idempotency.ErrLeaseLost)
+	errCeiling   = fmt.Errorf("%w: work has run for longer than WithLease lets a claim be held, and what was queued is not written", idempotency.ErrLeaseLost)
+)
+
+// RefusedError says that DynamoDB refused a queued write. Nothing of its run is
+// kept and the key is free. It wraps what the client returned.
+type RefusedError struct {
+	// Index counts the queued writes from 0.
+	Index int
+	// Code is DynamoDB's reason: "ConditionalCheckFailed" for a condition that
+	// does not hold, "ValidationError", "ItemCollectionSizeLimitExceeded".
+	Code string
+	// Message is DynamoDB's explanation.
+	Message string
+	// Item is the item as it was, where the write asked for it by
+	// ReturnValuesOnConditionCheckFailure.
+	Item map[string]types.AttributeValue
+	Err  error
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("dynamostore: queued write %d was refused, and nothing is kept: %s: %s", e.Index, e.Code, e.Message)
+}
+
+// Unwrap returns the client's error.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+func unavailable(detail string, err error) error {
+	return &idempotency.Error{Code: idempotency.CodeUnavailable, Detail: detail, Err: err}
+}
+
+func outcomeUnknown(err error) error {
+	return &idempotency.Error{
+		Code:   idempotency.CodeOutcomeUnknown,
+		Detail: "the answer to the completion was lost; the same request with the same key finds out what became of it",
+		Err:    err,
+	}
+}
+
+func tooLarge(bytes int) error {
+	return &idempotency.Error{
+		Code:   idempotency.CodeResponseTooLarge,
+		Detail: fmt.Sprintf("the answer has %d bytes with its headers, and %d can be stored; nothing was kept", bytes, maxAnswer),
+	}
+}
+
+// errDamaged is answered for an item that this store has not written.
+func errDamaged(what string) error {
+	return fmt.Errorf("dynamostore: the stored record is damaged: %s", what)
+}
+
+// isCode reports whether the service has answered one of these error codes.
+func isCode(err error, codes ...string) bool {
+	var answered smithy.APIError
+	if !errors.As(err, &answered) {
+		return false
+	}
+	for _, code := range codes {
+		if answered.ErrorCode() == code {
+			return true
+		}
+	}
+	return false
+}
+
+// isConflict reports whether err is the answer to a request that was not carried
+// out since another one was under way, or for lack of capacity.
+func isConflict(err error) bool {
+	return isCode(err, "TransactionConflictException", "ThrottlingException", "ProvisionedThroughputExceededException",
+		"RequestLimitExceeded", "ReplicatedWriteConflictException")
+}
+
+// isRefusal reports whether the service has answered that it does not carry the
+// request out.
+func isRefusal(err error) bool {
+	var answered *smithyhttp.ResponseError
+	return errors.As(err, &answered) && answered.HTTPStatusCode() >= 400 && answered.HTTPStatusCode() < 500
+}

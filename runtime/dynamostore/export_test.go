@@ -1,0 +1,7 @@
+package dynamostore
+
+// TableInput is what [CreateTable] creates, for emulators without a time to live.
+var TableInput = tableInput
+
+// MaxAnswer is the size of the largest answer.
+const MaxAnswer = maxAnswer

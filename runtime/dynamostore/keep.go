@@ -1,0 +1,86 @@
+package dynamostore
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// Lookup implements [idempotency.Keeper].
+func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
+	defer cancel()
+	r, err := s.find(ctx, id)
+	switch {
+	case err != nil:
+		return idempotency.Record{}, err
+	case r.response.Status == 0:
+		return idempotency.Record{}, idempotency.ErrNotFound
+	}
+	return idempotency.Record{
+		Identity:    r.Identity,
+		Fingerprint: r.fingerprint,
+		Response:    r.response,
+		CreatedAt:   r.createdAt,
+		ExpiresAt:   r.expiresAt,
+	}, nil
+}
+
+// find reads the record or claim of id.
+func (s *Store) find(ctx context.Context, id idempotency.Identity) (*record, error) {
+	found, err := s.get(ctx, s.place(id))
+	if err != nil {
+		return nil, unavailable("the record could not be read", err)
+	}
+	if found == nil {
+		return nil, idempotency.ErrNotFound
+	}
+	r, err := decode(found)
+	if err == nil && r.Identity != id {
+		return nil, idempotency.ErrNotFound
+	}
+	return r, err
+}
+
+// Release implements [idempotency.Keeper]. What is deleted is what was read just
+// before: if it has changed meanwhile, it is in flight.
+func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
+	defer cancel()
+	r, err := s.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	condition := "attribute_not_exists(id) OR (#token = :token AND attribute_exists(#status))"
+	values := item{":token": &types.AttributeValueMemberS{Value: r.token}}
+	if r.response.Status == 0 {
+		if !r.leaseUntil.Before(s.passed()) {
+			return idempotency.ErrInFlight
+		}
+		condition = "attribute_not_exists(id) OR (" + ours + " AND lease_until = :until)"
+		values[":until"] = number(r.leaseUntil.UnixMilli())
+	}
+	// A deletion that the client sends again finds nothing, and is none the worse.
+	_, err = s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName:                 aws.String(s.table),
+		Key:                       keyOf(s.place(id)),
+		ConditionExpression:       aws.String(condition),
+		ExpressionAttributeNames:  use("#token", "#status"),
+		ExpressionAttributeValues: values,
+	})
+	switch {
+	case isCode(err, "ConditionalCheckFailedException", "TransactionConflictException"):
+		return idempotency.ErrInFlight
+	case err != nil:
+		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
+	}
+	return nil
+}
+
+// Sweep implements [idempotency.Keeper]. There is nothing to do: DynamoDB deletes
+// records by their time to live.
+func (s *Store) Sweep(ctx context.Context) (int64, error) { return 0, ctx.Err() }

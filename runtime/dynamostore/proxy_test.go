@@ -1,0 +1,161 @@
+package dynamostore_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// fate is what a proxy does with a request.
+type fate int
+
+const (
+	loseAnswer fate = iota // the server carries it out; the connection ends before the answer
+	cut                    // the connection ends before the server has it
+	throttle               // it is answered by a lack of capacity
+)
+
+// proxy stands between a client and a server.
+type proxy struct {
+	*httptest.Server
+
+	target   string
+	oldItems atomic.Bool  // refused claims come with the item, as from DynamoDB itself
+	trips    atomic.Int64 // requests
+	dark     atomic.Bool  // all connections end
+
+	mu    sync.Mutex
+	rules []*rule
+}
+
+// rule is a fate for the next requests of an operation.
+type rule struct {
+	operation string
+	fate      fate
+	left      int
+	struck    int // requests that have met the fate
+}
+
+func newProxy(t testing.TB, target string) *proxy {
+	t.Helper()
+	p := &proxy{target: target}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// on gives the next n requests of an operation a fate.
+func (p *proxy) on(operation string, f fate, n int) *rule {
+	r := &rule{operation: operation, fate: f, left: n}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, r)
+	return r
+}
+
+// met says how many requests have met the fate of r.
+func (p *proxy) met(r *rule) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.struck
+}
+
+// clear forgets all fates.
+func (p *proxy) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = nil
+}
+
+// judge returns the fate of a request.
+func (p *proxy) judge(target string) (fate, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.rules {
+		if r.left > 0 && strings.HasSuffix(target, "."+r.operation) {
+			r.left--
+			r.struck++
+			return r.fate, true
+		}
+	}
+	return 0, false
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.trips.Add(1)
+	body, _ := io.ReadAll(r.Body)
+	f, found := p.judge(r.Header.Get("X-Amz-Target"))
+	switch {
+	case p.dark.Load(), found && f == cut:
+		panic(http.ErrAbortHandler)
+	case found && f == throttle:
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}`)
+		return
+	}
+	status, header, answer := p.forward(r, r.Header.Get("X-Amz-Target"), body)
+	if status == 0 || found {
+		panic(http.ErrAbortHandler)
+	}
+	if p.oldItems.Load() && status == http.StatusBadRequest && bytes.Contains(answer, []byte("ConditionalCheckFailed")) {
+		answer = p.withItem(r, body, answer)
+		header.Del("X-Amz-Crc32")
+	}
+	header.Del("Content-Length")
+	for name, values := range header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(answer)
+}
+
+// forward sends a request on, with another operation and body.
+func (p *proxy) forward(r *http.Request, target string, body []byte) (int, http.Header, []byte) {
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, p.target+r.URL.Path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, nil
+	}
+	req.Header = r.Header.Clone()
+	req.Header.Set("X-Amz-Target", target)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, nil
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, nil, nil
+	}
+	return res.StatusCode, res.Header, answer
+}
+
+// withItem adds the item to the refusal of a PutItem that asks for it.
+func (p *proxy) withItem(r *http.Request, request, answer []byte) []byte {
+	var put struct {
+		TableName                           string
+		Item                                map[string]json.RawMessage
+		ReturnValuesOnConditionCheckFailure string
+	}
+	if json.Unmarshal(request, &put) != nil || put.ReturnValuesOnConditionCheckFailure != "ALL_OLD" {
+		return answer
+	}
+	get, _ := json.Marshal(map[string]any{
+		"TableName": put.TableName, "ConsistentRead": true, "Key": map[string]json.RawMessage{"id": put.Item["id"]},
+	})
+	_, _, found := p.forward(r, "DynamoDB_20120810.GetItem", get)
+	var whole map[string]json.RawMessage
+	var got struct{ Item json.RawMessage }
+	if json.Unmarshal(answer, &whole) != nil || json.Unmarshal(found, &got) != nil || got.Item == nil {
+		return answer
+	}
+	whole["Item"] = got.Item
+	answer, _ = json.Marshal(whole)
+	return answer
+}
