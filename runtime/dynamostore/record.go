@@ -99,12 +99,12 @@ func decode(i item) (*record, error) {
 	r.fingerprint = d.bytes(attrFingerprint)
 	r.response.Body = d.bytes(attrBody)
 	r.createdAt, r.expiresAt = d.time(attrCreatedAt), d.time(attrExpiresAt)
-	if d.err != nil {
-		return nil, d.err
+	header, err := idempotency.UnmarshalHeader(d.bytes(attrHeader))
+	if d.err == nil {
+		d.err = err
 	}
-	var err error
-	r.response.Header, err = idempotency.UnmarshalHeader(d.bytes(attrHeader))
-	return r, err
+	r.response.Header = header
+	return r, d.err
 }
 
 // decoder reads attributes and keeps the first error.
