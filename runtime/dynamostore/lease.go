@@ -29,7 +29,7 @@ type lease struct {
 const retries = 4
 
 // hold begins the heartbeat of a claim that was made after since. The context
-// it returns is that of work; the caller must call release.
+// it returns is that of work; the caller must call end.
 func (a *attempt) hold(ctx context.Context, since time.Time) (context.Context, *lease) {
 	work, cancelWork := context.WithCancelCause(ctx)
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -88,15 +88,20 @@ func (l *lease) refuse(cause error) {
 	l.work(cause)
 }
 
-// release ends the heartbeat and the context of work. It says why no answer may
-// be stored, or returns nil.
-func (l *lease) release() error {
+// verdict says why no answer may be stored, or nil.
+func (l *lease) verdict() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
+// end ends the heartbeat and the context of work. It may be called again.
+func (l *lease) end() {
 	l.cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer.Stop()
 	l.work(nil)
-	return l.refused
 }
 
 // extend makes the claim last for another lease, and reports whether it is

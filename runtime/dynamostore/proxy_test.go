@@ -3,7 +3,9 @@ package dynamostore_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -109,9 +111,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Del("X-Amz-Crc32")
 	}
 	header.Del("Content-Length")
-	for name, values := range header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), header)
 	w.WriteHeader(status)
 	_, _ = w.Write(answer)
 }
@@ -146,16 +146,12 @@ func (p *proxy) withItem(r *http.Request, request, answer []byte) []byte {
 	if json.Unmarshal(request, &put) != nil || put.ReturnValuesOnConditionCheckFailure != "ALL_OLD" {
 		return answer
 	}
-	get, _ := json.Marshal(map[string]any{
-		"TableName": put.TableName, "ConsistentRead": true, "Key": map[string]json.RawMessage{"id": put.Item["id"]},
-	})
+	get := fmt.Appendf(nil, `{"TableName":%q,"ConsistentRead":true,"Key":{"id":%s}}`, put.TableName, put.Item["id"])
 	_, _, found := p.forward(r, "DynamoDB_20120810.GetItem", get)
-	var whole map[string]json.RawMessage
 	var got struct{ Item json.RawMessage }
-	if json.Unmarshal(answer, &whole) != nil || json.Unmarshal(found, &got) != nil || got.Item == nil {
+	before, closed := bytes.CutSuffix(bytes.TrimSpace(answer), []byte("}"))
+	if json.Unmarshal(found, &got) != nil || got.Item == nil || !closed {
 		return answer
 	}
-	whole["Item"] = got.Item
-	answer, _ = json.Marshal(whole)
-	return answer
+	return fmt.Appendf(nil, `%s,"Item":%s}`, before, got.Item)
 }

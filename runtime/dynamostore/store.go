@@ -64,14 +64,15 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 		return idempotency.Result{}, err
 	}
 	working, lease := a.hold(ctx, since)
-	defer lease.release()
+	defer lease.end()
 	tx := &Tx{table: s.table}
 	resp, err := tx.run(working, work)
 	if err != nil {
 		return idempotency.Result{}, err
 	}
 	// A heartbeat beside the completion would be a conflict.
-	if err := lease.release(); err != nil {
+	lease.end()
+	if err := lease.verdict(); err != nil {
 		return idempotency.Result{}, unavailable("the request took longer than a claim may be held; nothing was kept", err)
 	}
 	c, err := a.completion(req, resp, tx.writes)

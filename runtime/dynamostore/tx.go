@@ -157,14 +157,11 @@ func twice(writes []types.TransactWriteItem) error {
 		if !known {
 			continue
 		}
-		target := p.table
-		for _, name := range names {
-			v := p.key[name]
-			if v == nil {
-				v = p.item[name]
-			}
-			target += fmt.Sprintf("\x00%T%q", v, scalar(v))
+		values := p.key
+		if values == nil {
+			values = p.item
 		}
+		target := p.table + strings.Join(scalars(values, names), "")
 		if first, found := seen[target]; found {
 			return fmt.Errorf("dynamostore: writes %d and %d are to one item of table %s, which a transaction does not take: make them one", first, i, p.table)
 		}
@@ -173,17 +170,21 @@ func twice(writes []types.TransactWriteItem) error {
 	return nil
 }
 
-// scalar returns the value of a key attribute.
-func scalar(v types.AttributeValue) string {
-	switch v := v.(type) {
-	case *types.AttributeValueMemberS:
-		return v.Value
-	case *types.AttributeValueMemberN:
-		return v.Value
-	case *types.AttributeValueMemberB:
-		return string(v.Value)
+// scalars returns the values of key attributes, quoted, with their types.
+func scalars(i item, names []string) (quoted []string) {
+	for _, name := range names {
+		var value string
+		switch v := i[name].(type) {
+		case *types.AttributeValueMemberS:
+			value = v.Value
+		case *types.AttributeValueMemberN:
+			value = v.Value
+		case *types.AttributeValueMemberB:
+			value = string(v.Value)
+		}
+		quoted = append(quoted, fmt.Sprintf("%T%q", i[name], value))
 	}
-	return ""
+	return quoted
 }
 
 // size returns about how many bytes DynamoDB counts for i.

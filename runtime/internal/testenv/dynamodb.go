@@ -23,6 +23,13 @@ const EnvDynamoDB = "IDEM_TEST_DYNAMODB"
 // transactions and no time to live.
 const dynalitePackage = "dynalite@4.0.0"
 
+// dynaliteScript serves it on a port of loopback, with tables that are ready at
+// once. Its own program ends when a client goes away in the middle of a request.
+const dynaliteScript = `
+process.on('uncaughtException', err => { if (err.code !== 'ECONNRESET') throw err })
+require('dynalite')({createTableMs: 0, updateTableMs: 0, deleteTableMs: 0}).listen(process.argv[1], '127.0.0.1')
+`
+
 var processDynalite = sync.OnceValues(startDynalite)
 
 var processKumo = sync.OnceValues(startKumo)
@@ -71,7 +78,8 @@ func startDynalite() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(context.Background(), npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", dir, dynalitePackage)
+	cmd := command(dir, npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", dynalitePackage)
+	cmd.Env = append(cmd.Env, "HOME="+dir) // for npm's own files
 	if out, err := cmd.CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		return "", fmt.Errorf("%w: npm install %s: %w\n%s", errUnavailable, dynalitePackage, err, out)
@@ -81,12 +89,7 @@ func startDynalite() (string, error) {
 		os.RemoveAll(dir)
 		return "", err
 	}
-	p, err := supervise(dir, "KILL", []string{
-		filepath.Join(filepath.Dir(npm), "node"), filepath.Join(dir, "node_modules", "dynalite", "cli.js"),
-		"--host", "127.0.0.1", "--port", port,
-		// Tables are ready at once.
-		"--createTableMs", "0", "--updateTableMs", "0", "--deleteTableMs", "0",
-	})
+	p, err := supervise(dir, "KILL", []string{filepath.Join(filepath.Dir(npm), "node"), "-e", dynaliteScript, port})
 	if err != nil {
 		os.RemoveAll(dir)
 		return "", err
