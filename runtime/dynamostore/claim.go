@@ -76,14 +76,10 @@ func (a *attempt) claim(ctx context.Context) (*record, error) {
 			continue
 		}
 		rec, err := decode(found)
-		switch passed := a.passed(); {
-		case err != nil:
-			return nil, err
-		case rec.response.Status == 0 && !rec.leaseUntil.Before(passed):
+		if err == nil && rec.response.Status == 0 {
 			return nil, idempotency.ErrInFlight
-		case rec.response.Status != 0 && !rec.expiresAt.Before(passed):
-			return rec, nil
 		}
+		return rec, err
 	}
 	return nil, idempotency.ErrInFlight
 }

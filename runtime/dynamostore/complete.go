@@ -93,6 +93,8 @@ const resendPause = 100 * time.Millisecond
 func (s *Store) complete(ctx context.Context, c completion) (settled bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.finishTimeout)
 	defer cancel()
+	// Later none is sent again, so that each has time to be answered.
+	last := time.Now().Add(s.cfg.finishTimeout * 3 / 4)
 	uncertain := false // one that was not answered may have been carried out
 	for {
 		err := s.send(ctx, c)
@@ -101,16 +103,13 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 			return v == over, err
 		}
 		uncertain = uncertain || v == unknown
-		pause := time.NewTimer(rand.N(resendPause))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if time.Now().After(last) {
 			if uncertain {
 				return true, outcomeUnknown(err)
 			}
 			return false, unavailable("the request met conflicts, or the table has too little capacity, for too long; nothing was kept", err)
 		}
+		time.Sleep(rand.N(resendPause))
 	}
 }
 

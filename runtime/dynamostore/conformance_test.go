@@ -21,21 +21,25 @@ import (
 	"github.com/idemgen/idemgen/runtime/storetest"
 )
 
+// credentials are those of the environment; emulators take any.
+func credentials(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{
+		AccessKeyID:     env("AWS_ACCESS_KEY_ID", "test"),
+		SecretAccessKey: env("AWS_SECRET_ACCESS_KEY", "test"),
+		SessionToken:    os.Getenv("AWS_SESSION_TOKEN"),
+	}, nil
+}
+
+func region() string { return env("AWS_REGION", "eu-central-1") }
+
 // newClient returns a client of the endpoint.
 func newClient(endpoint string, changes ...func(*dynamodb.Options)) *dynamodb.Client {
-	opts := dynamodb.Options{
+	return dynamodb.New(dynamodb.Options{
 		BaseEndpoint: aws.String(endpoint),
-		Region:       env("AWS_REGION", "eu-central-1"),
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{
-				AccessKeyID:     env("AWS_ACCESS_KEY_ID", "test"),
-				SecretAccessKey: env("AWS_SECRET_ACCESS_KEY", "test"),
-				SessionToken:    os.Getenv("AWS_SESSION_TOKEN"),
-			}, nil
-		}),
-		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
-	}
-	return dynamodb.New(opts, changes...)
+		Region:       region(),
+		Credentials:  aws.CredentialsProviderFunc(credentials),
+		HTTPClient:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+	}, changes...)
 }
 
 func env(name, otherwise string) string {

@@ -35,7 +35,7 @@
 // then another attempt takes the claim over. Each step may be sent any number of
 // times: the SDK sends a request again when its answer is lost, and the token
 // tells the attempt its own claim and its own completion from a rival's. A
-// completion that is not answered is repeated for 10 s; if it still is not, the
+// completion that is not answered is repeated for up to 10 s; if it still is not, the
 // outcome is unknown and the claim is left to its lease.
 //
 // # Clocks
@@ -57,7 +57,7 @@
 // Queued writes may have conditions. One that does not hold is a
 // [*RefusedError]: nothing is kept and the key is free. Conditions are what makes
 // a write depend on what work has read before: what is read is not isolated.
-// A conflict with another transaction is tried again, for the same 10 s.
+// A conflict with another transaction is tried again, for the same time.
 //
 // # Tables
 //

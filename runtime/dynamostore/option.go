@@ -90,7 +90,9 @@ func WithClaimTimeout(d time.Duration) Option {
 
 // WithFinishTimeout bounds what follows work, which the caller's context cannot
 // cancel. A completion whose answer is lost, or that has met a conflict, is sent
-// again until it is answered or this time is over. The default is 10 s.
+// again until it is answered or three quarters of this time are over: then the
+// request is idempotency.ErrOutcomeUnknown, or idempotency.ErrUnavailable where
+// all were answered and nothing was kept. The default is 10 s.
 func WithFinishTimeout(d time.Duration) Option {
 	return func(cfg *config) error { return positive("WithFinishTimeout", d, &cfg.finishTimeout) }
 }

@@ -2,6 +2,8 @@ package dynamostore_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
 // fate is what a proxy does with a request.
@@ -116,7 +121,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// forward sends a request on, with another operation and body.
+// forward sends a request on, with this operation and body, signed for its
+// target. The status is 0 where there is no answer.
 func (p *proxy) forward(r *http.Request, target string, body []byte) (int, http.Header, []byte) {
 	req, err := http.NewRequestWithContext(r.Context(), r.Method, p.target+r.URL.Path, bytes.NewReader(body))
 	if err != nil {
@@ -124,6 +130,14 @@ func (p *proxy) forward(r *http.Request, target string, body []byte) (int, http.
 	}
 	req.Header = r.Header.Clone()
 	req.Header.Set("X-Amz-Target", target)
+	sum := sha256.Sum256(body)
+	keys, err := credentials(r.Context())
+	if err == nil {
+		err = v4.NewSigner().SignHTTP(r.Context(), keys, req, hex.EncodeToString(sum[:]), "dynamodb", region(), time.Now())
+	}
+	if err != nil {
+		return 0, nil, nil
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil, nil

@@ -229,7 +229,7 @@ func TestThrottledForTooLong(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			p := newProxy(t, s.url(t))
-			store := s.open(t, newClient(p.URL, once), dynamostore.WithFinishTimeout(300*time.Millisecond))
+			store := s.open(t, newClient(p.URL, once), dynamostore.WithFinishTimeout(4*time.Second))
 			label := prefixOf(t)
 			work := s.pay(t, label, "first")
 			_, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
