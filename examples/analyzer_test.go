@@ -19,11 +19,12 @@ const analyzerDoc = "../docs/analyzer.md"
 
 // findings counts the mistakes that each section of the document shows.
 var findings = map[string]int{
-	"zero-key":         3,
-	"key-per-attempt":  2,
-	"unstable-key":     2,
-	"key-in-handler":   1,
-	"write-outside-tx": 4,
+	"zero-key":           3,
+	"key-per-attempt":    2,
+	"unstable-key":       2,
+	"key-in-handler":     1,
+	"write-outside-tx":   4,
+	"unprotected-server": 2,
 }
 
 // mistakes begins the program that the document's snippets are put into.
@@ -32,6 +33,7 @@ const mistakes = `package examples
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/idemgen/idemgen/examples/booking/charges"
@@ -52,7 +54,21 @@ var (
 	order, user, flat string
 	args              river.JobArgs
 	params            string
+
+	mux   *http.ServeMux
+	store idempotency.Store[pgx.Tx]
+	scope idempotency.Scope
 )
+
+type (
+	service      struct{ api.IdempotentServer[pgx.Tx] }
+	strictServer struct{ api.StrictServerInterface }
+	server       struct{}
+)
+
+func (server) GetAccount(http.ResponseWriter, *http.Request, api.AccountID)    {}
+func (server) CreatePayment(http.ResponseWriter, *http.Request, api.AccountID) {}
+func (server) GetPayment(http.ResponseWriter, *http.Request, int64)            {}
 
 type handler struct {
 	pool    *pgxpool.Pool

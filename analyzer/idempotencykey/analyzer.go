@@ -1,6 +1,7 @@
 // Package idempotencykey finds misuse of idempotency keys that compiles: a key
-// that is no key, one that changes with each attempt, and effects of a handler
-// that its transaction does not hold.
+// that is no key, one that changes with each attempt, effects of a handler that
+// its transaction does not hold, and a server that is served without
+// protection.
 //
 // The command idemgen runs it as a vet tool, beside go vet's own checks:
 //
@@ -24,13 +25,14 @@ import (
 // The checks, by the names that findings carry as their category, and that
 // flags and allow comments use.
 const (
-	zeroKey        = "zero-key"
-	keyPerAttempt  = "key-per-attempt"
-	unstableKey    = "unstable-key"
-	keyInHandler   = "key-in-handler"
-	writeOutsideTx = "write-outside-tx"
-	rawHTTP        = "raw-http"
-	retryLoop      = "retry-loop"
+	zeroKey           = "zero-key"
+	keyPerAttempt     = "key-per-attempt"
+	unstableKey       = "unstable-key"
+	keyInHandler      = "key-in-handler"
+	writeOutsideTx    = "write-outside-tx"
+	unprotectedServer = "unprotected-server"
+	rawHTTP           = "raw-http"
+	retryLoop         = "retry-loop"
 )
 
 const doc = `find misuse of idempotency keys that compiles
@@ -82,6 +84,13 @@ back, and happens again when it runs again. Reads are fine.
 	h.pool.Exec(ctx, "INSERT INTO orders ...") // wrong
 	tx.Exec(ctx, "INSERT INTO orders ...")     // right
 
+unprotected-server: oapi-codegen's functions get a server or a webhook receiver
+that is not made by NewIdempotentHandler or its like. Its handlers compile as
+before, and run again for every copy of a request.
+
+	api.HandlerFromMux(server{db}, mux)                                    // wrong
+	api.HandlerFromMux(api.NewIdempotentHandler(server{}, store, scope), mux) // right
+
 raw-http (off): a handler sends a request with net/http, which nothing makes
 safe to repeat.
 
@@ -114,6 +123,7 @@ func New() *analysis.Analyzer {
 		{unstableKey, "report keys made from the clock", true},
 		{keyInHandler, "report new keys for calls from inside a handler", true},
 		{writeOutsideTx, "report writes of a handler outside its transaction", true},
+		{unprotectedServer, "report servers that are served without protection", true},
 		{rawHTTP, "report requests that a handler sends with net/http", false},
 		{retryLoop, "report every loop that is taken for a retry loop", false},
 	} {
@@ -165,6 +175,7 @@ func (c *checker) run() {
 	c.checkZero()
 	c.checkMakers()
 	c.checkHandlers()
+	c.checkServers()
 	c.listRetryLoops()
 }
 

@@ -122,6 +122,7 @@ idempotencykey, which finds misuse of keys that compiles:
     unstable-key       a key made from the clock
     key-in-handler     a new key for a call from inside a handler
     write-outside-tx   a handler's write outside its transaction
+    unprotected-server a server that is served without NewIdempotentHandler
 
 It is go vet -vettool=/path/to/idemgen; in a module that has idemgen as a tool,
 go vet -vettool=$(go tool -n idemgen) ./... is the same.

@@ -79,9 +79,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/idemgen/idemgen/examples/payments/api"
+	hooks "github.com/idemgen/idemgen/examples/webhooks/api"
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -137,6 +139,26 @@ func consume(ctx context.Context, store idempotency.Store[*sql.Tx], db *sql.DB, 
 		return 0, err
 	})
 	return err
+}
+
+type oldServer struct{ api.StrictServerInterface }
+
+type oldReceiver struct{}
+
+func (oldReceiver) HandlePaymentSettledWebhook(http.ResponseWriter, *http.Request, hooks.PaymentSettledParams) {}
+
+type oldHandlers struct{}
+
+func (oldHandlers) GetAccount(http.ResponseWriter, *http.Request, api.AccountID) {}
+
+func (oldHandlers) CreatePayment(http.ResponseWriter, *http.Request, api.AccountID) {}
+
+func (oldHandlers) GetPayment(http.ResponseWriter, *http.Request, int64) {}
+
+func serve() {
+	api.Handler(oldHandlers{})                             // want unprotected-server
+	api.Handler(api.NewStrictHandler(oldServer{}, nil))    // want unprotected-server
+	hooks.PaymentSettledWebhookHandler(oldReceiver{}, nil) // want unprotected-server
 }
 `
 
