@@ -210,13 +210,14 @@ func (l *loader) oneOf(v tree.Value, what string, words ...string) (string, bool
 }
 
 func (l *loader) duration(v tree.Value, what string, most time.Duration, mostText string, m *marker) setting[time.Duration] {
+	const units = "units are h, m, s, ms; a day is 24h"
 	s, ok := v.Str()
 	d, err := time.ParseDuration(s)
 	switch {
 	case !ok:
-		l.errorf(v.Pos(), "wrong-type", `%s must be a duration such as "24h" or "5s", not %s`, what, v.Kind())
+		l.errorf(v.Pos(), "wrong-type", `%s must be a duration such as "24h" or "5s", not %s (%s)`, what, v.Kind(), units)
 	case err != nil:
-		l.errorf(v.Pos(), "wrong-value", `%s must be a duration such as "24h" or "5s", not %s (units are h, m, s, ms; a day is 24h)`, what, tree.Quote(s))
+		l.errorf(v.Pos(), "wrong-value", `%s must be a duration such as "24h" or "5s", not %s (%s)`, what, tree.Quote(s), units)
 	case d <= 0:
 		l.errorf(v.Pos(), "wrong-value", "%s must be more than 0, not %s", what, s)
 	case d > most:

@@ -1,7 +1,10 @@
 // Package unmarked has the shape of generated code without protected operations.
 package unmarked
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 type ServerInterface interface {
 	CreatePayment(w http.ResponseWriter, r *http.Request)
@@ -19,6 +22,6 @@ func PaidWebhookHandler(si WebhookReceiverInterface) http.Handler { return nil }
 func NewIdempotentHandler() ServerInterface { return nil }
 
 // NewIdempotentWebhookReceiver is another tool's, too.
-func NewIdempotentWebhookReceiver(si WebhookReceiverInterface, seconds int) WebhookReceiverInterface {
+func NewIdempotentWebhookReceiver(si WebhookReceiverInterface, wait time.Duration) WebhookReceiverInterface {
 	return si
 }
