@@ -26,7 +26,20 @@ const (
 	loseAnswer fate = iota // the server carries it out; the connection ends before the answer
 	cut                    // the connection ends before the server has it
 	throttle               // it is answered by a lack of capacity
+	conflict               // it is answered by a conflict with another transaction
+	progress               // it is answered by itself, which is under way
 )
+
+// errorsOf are the answers that stand for some fates.
+var errorsOf = map[fate]string{
+	throttle: `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}`,
+	conflict: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"conflict"}`,
+	progress: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionInProgressException","Message":"in progress"}`,
+}
+
+// cancelled is how a transaction is told of a conflict.
+const cancelled = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"conflict",` +
+	`"CancellationReasons":[{"Code":"None"},{"Code":"TransactionConflict","Message":"conflict"}]}`
 
 // proxy stands between a client and a server.
 type proxy struct {
@@ -37,8 +50,9 @@ type proxy struct {
 	trips    atomic.Int64 // requests
 	dark     atomic.Bool  // all connections end
 
-	mu    sync.Mutex
-	rules []*rule
+	mu     sync.Mutex
+	rules  []*rule
+	tokens map[string]bool // of transactions
 }
 
 // rule is a fate for the next requests of an operation.
@@ -51,7 +65,7 @@ type rule struct {
 
 func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
-	p := &proxy{target: target}
+	p := &proxy{target: target, tokens: map[string]bool{}}
 	p.Server = httptest.NewServer(p)
 	t.Cleanup(p.Close)
 	return p
@@ -80,6 +94,24 @@ func (p *proxy) clear() {
 	p.rules = nil
 }
 
+// note notes the token of a transaction.
+func (p *proxy) note(body []byte) {
+	var transaction struct{ ClientRequestToken string }
+	if json.Unmarshal(body, &transaction) != nil || transaction.ClientRequestToken == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tokens[transaction.ClientRequestToken] = true
+}
+
+// transactions says how many transactions were sent, once or several times.
+func (p *proxy) transactions() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.tokens)
+}
+
 // judge returns the fate of a request.
 func (p *proxy) judge(target string) (fate, bool) {
 	p.mu.Lock()
@@ -97,14 +129,19 @@ func (p *proxy) judge(target string) (fate, bool) {
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.trips.Add(1)
 	body, _ := io.ReadAll(r.Body)
+	p.note(body)
 	f, found := p.judge(r.Header.Get("X-Amz-Target"))
 	switch {
 	case p.dark.Load(), found && f == cut:
 		panic(http.ErrAbortHandler)
-	case found && f == throttle:
+	case found && errorsOf[f] != "":
+		answer := errorsOf[f]
+		if f == conflict && strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems") {
+			answer = cancelled
+		}
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}`)
+		_, _ = io.WriteString(w, answer)
 		return
 	}
 	status, header, answer := p.forward(r, r.Header.Get("X-Amz-Target"), body)

@@ -146,7 +146,9 @@ func TestLostCompletion(t *testing.T) {
 	t.Parallel()
 	for _, s := range servers {
 		for name, change := range clients {
-			for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut, "Throttled": throttle} {
+			for fateName, f := range map[string]fate{
+				"AnswerLost": loseAnswer, "Cut": cut, "Throttled": throttle, "Conflict": conflict, "InProgress": progress,
+			} {
 				for _, times := range []int{1, 4} {
 					t.Run(fmt.Sprint(s.name, name, fateName, times), func(t *testing.T) {
 						t.Parallel()
@@ -167,6 +169,9 @@ func TestLostCompletion(t *testing.T) {
 							t.Errorf("%d completions met their fate, want %d", n, times)
 						}
 						p.clear()
+						if n := p.transactions(); s.transactions && n != 1 {
+							t.Errorf("%d transactions for DynamoDB, want one, sent again", n)
+						}
 						s.wantEffects(t, label, 1)
 						if res, err := store.Execute(t.Context(), request("k"), never(t)); err != nil || !res.Replayed {
 							t.Errorf("retry: %+v, %v", res, err)
@@ -246,6 +251,17 @@ func TestThrottledForTooLong(t *testing.T) {
 			}
 			s.wantEffects(t, label, 1)
 		})
+	}
+}
+
+// A claim that meets the holder's transaction is in flight.
+func TestClaimMeetsCompletion(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, dynalite.url(t))
+	store := dynalite.open(t, newClient(p.URL))
+	p.on("PutItem", conflict, 1)
+	if _, err := store.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
+		t.Errorf("%v, want in flight", err)
 	}
 }
 
