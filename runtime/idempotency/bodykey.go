@@ -67,11 +67,11 @@ func (c *Call) formKey() (string, error) {
 	}
 	name := c.op.Key.BodyPath()[0]
 	if c.request.URL.Query().Has(name) {
-		return "", invalidKey("belongs in the body, and its name stands in the query")
+		return "", c.op.Key.invalidKey("belongs in the body, and its name stands in the query")
 	}
 	for got := range values {
 		if got != name && strings.EqualFold(lettersOf.Replace(got), lettersOf.Replace(name)) {
-			return "", invalidKey("stands in the body under another spelling of its name")
+			return "", c.op.Key.invalidKey("stands in the body under another spelling of its name")
 		}
 	}
 	switch sent := values[name]; len(sent) {
@@ -80,7 +80,7 @@ func (c *Call) formKey() (string, error) {
 	case 1:
 		return parseKey(c.op.Key, sent[0])
 	}
-	return "", invalidKey("is sent more than once")
+	return "", c.op.Key.invalidKey("is sent more than once")
 }
 
 var lettersOf = strings.NewReplacer("[", "", "]", "", "-", "", "_", "")
@@ -108,7 +108,7 @@ func (c *Call) jsonKey() (string, error) {
 	content, found, problem := onlyMember(s.frame, c.op.Key.BodyPath())
 	switch {
 	case problem != "":
-		return "", invalidKey(problem)
+		return "", c.op.Key.invalidKey(problem)
 	case !found:
 		return "", nil
 	}

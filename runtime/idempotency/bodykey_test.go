@@ -98,6 +98,9 @@ func TestBodyKey(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s in %s: %s, %v; want %s", test.pointer, test.body, got, err, test.want)
 		}
+		if got == invalid && !strings.Contains(err.Error(), "the idempotency key in "+test.pointer+" ") {
+			t.Errorf("%s in %s: %v, which does not name the member", test.pointer, test.body, err)
+		}
 	}
 }
 

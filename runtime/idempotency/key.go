@@ -37,7 +37,7 @@ func normalizeKey(rule KeyRule, lines []string) (string, error) {
 	case 0:
 		return "", &Error{Code: CodeKeyMissing, Detail: "the header " + rule.header() + " is required: send a key of your choice, and the same one with every retry"}
 	}
-	return "", invalidKey("is sent more than once")
+	return "", rule.invalidKey("is sent more than once")
 }
 
 // parseKey returns the key that s names: 1 to [KeyRule.MaxLength] bytes of
@@ -55,33 +55,33 @@ func parseKey(rule KeyRule, s string) (string, error) {
 		item, err := httpsfv.UnmarshalItem([]string{s})
 		content, ok := item.Value.(string)
 		if err != nil || !ok || strings.HasSuffix(s, " ") {
-			return "", invalidKey("begins with a quote but is not a string of RFC 9651")
+			return "", rule.invalidKey("begins with a quote but is not a string of RFC 9651")
 		}
 		key = content
 	}
 	if key == "" {
-		return "", invalidKey("is empty")
+		return "", rule.invalidKey("is empty")
 	}
 	if maximum := rule.maxLength(); len(key) > maximum {
-		return "", invalidKey(fmt.Sprintf("is %d bytes long, the limit is %d", len(key), maximum))
+		return "", rule.invalidKey(fmt.Sprintf("is %d bytes long, the limit is %d", len(key), maximum))
 	}
 	for i := range len(key) {
 		switch c := key[i]; {
 		case c < 0x21 || c > 0x7e:
-			return "", invalidKey("holds a byte that is not visible ASCII (0x21 to 0x7E)")
+			return "", rule.invalidKey("holds a byte that is not visible ASCII (0x21 to 0x7E)")
 		case !inBody && !quoted && (c == '"' || c == ','):
-			return "", invalidKey("holds a quote or a comma; two keys, or one that must be quoted as RFC 9651 says")
+			return "", rule.invalidKey("holds a quote or a comma; two keys, or one that must be quoted as RFC 9651 says")
 		}
 	}
 	switch rule.Format {
 	case KeyUUID:
 		if !isUUID(key) {
-			return "", invalidKey("must be a UUID")
+			return "", rule.invalidKey("must be a UUID")
 		}
 		return strings.ToLower(key), nil
 	case KeyUUIDv7:
 		if _, ok := uuidv7Time(key); !ok {
-			return "", invalidKey("must be a UUIDv7 (RFC 9562)")
+			return "", rule.invalidKey("must be a UUIDv7 (RFC 9562)")
 		}
 		return strings.ToLower(key), nil
 	}
@@ -99,6 +99,12 @@ func spellKey(rule KeyRule, key string) string {
 
 var quoteEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-func invalidKey(what string) error {
-	return &Error{Code: CodeKeyInvalid, Detail: "the idempotency key " + what}
+// invalidKey refuses a key, for what is wrong with it. It names the member of the
+// body that should hold the key; callers know their header.
+func (r KeyRule) invalidKey(what string) error {
+	key := "the idempotency key "
+	if r.Body != "" {
+		key += "in " + r.Body + " "
+	}
+	return &Error{Code: CodeKeyInvalid, Detail: key + what}
 }
