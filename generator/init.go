@@ -414,6 +414,10 @@ func (s *starter) next(doc *spec.Document) {
 	if s.generated && s.directive.file == "" && s.oapi == "" {
 		s.start.Next = append(s.start.Next, fmt.Sprintf("let idemgen run after oapi-codegen, which nothing in this directory runs: write idemgen's go:generate line under that of oapi-codegen, with -config and the path of %s, for go generate takes directories in the order of their names", configName))
 	}
+	if s.generated && s.directive.file == "" && s.oapi != "" {
+		s.start.Next = append(s.start.Next, fmt.Sprintf("where the code here is not from oapi-codegen %s, which idemgen has built in and runs, name your own in %s: oapi-codegen: {command: [go, tool, oapi-codegen, ...]}",
+			oapiCodegenVersion, diag.FileName(filepath.Join(s.dir, configName))))
+	}
 	s.start.Next = append(s.start.Next, "run go generate, then go get github.com/idemgen/idemgen/runtime and go mod tidy")
 	s.start.Next = append(s.start.Next, s.uses(doc)...)
 	s.start.Next = append(s.start.Next, fmt.Sprintf("keep idemgen -check in CI, in the directory of %s or with -config", configName))

@@ -244,6 +244,26 @@ func TestInitBesideOutput(t *testing.T) {
 	}
 }
 
+// Where a config lies beside generated code, init says which oapi-codegen runs
+// from now on, and how to keep another. Without such code there is no other.
+func TestInitBuiltInVersion(t *testing.T) {
+	t.Parallel()
+	for _, generated := range []bool{true, false} {
+		dir := t.TempDir()
+		write(t, dir, "go.mod", goMod)
+		write(t, dir, "openapi.yaml", document)
+		write(t, dir, "server.yaml", oapi)
+		if generated {
+			write(t, dir, "api.gen.go", "package api\n\ntype ServerInterface interface{}\n")
+		}
+		stdout, stderr, code := idemgen("init", dir)
+		says := strings.Contains(stdout, "built in") && strings.Contains(stdout, "oapi-codegen: {command: [")
+		if code != exitDone || says != generated {
+			t.Errorf("with generated code %v: exit %d: %s%s", generated, code, stdout, stderr)
+		}
+	}
+}
+
 // A package that is a client alone has no server to implement.
 func TestInitClientAlone(t *testing.T) {
 	t.Parallel()
