@@ -217,6 +217,7 @@ var (
 	planned = strings.Fields(`
 		Header Pointer KeyOpaque KeyUUID KeyUUIDv7 StatusClass true
 		Raw Exclude Include Headers Cookies BodyJSON BodyRaw BodyMultipart
+		lease Lease LeaseStore
 		time Hour Minute Second Millisecond Microsecond Nanosecond
 		cmp Or retry Stream OneBody nil
 		IdempotentWebhookReceiver NewIdempotentWebhookReceiver idempotentWebhookReceiver
