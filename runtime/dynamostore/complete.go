@@ -141,9 +141,10 @@ func (s *Store) judge(ctx context.Context, c completion, err error) (verdict, er
 	case isCode(err, "TransactionInProgressException"), !isRefusal(err):
 		return unknown, err
 	case len(c.writes) == 0:
-		return refused, unavailable("the answer could not be stored; nothing was kept", err)
+		return s.look(ctx, c, unavailable("the answer could not be stored; nothing was kept", err))
 	}
-	return refused, fmt.Errorf("dynamostore: the answer and what was queued were refused, and nothing is kept: %w", err)
+	// The client may have sent it before, and lost that answer.
+	return s.look(ctx, c, fmt.Errorf("dynamostore: the answer and what was queued were refused, and nothing is kept: %w", err))
 }
 
 // mayPass reports whether a transaction that was cancelled for these reasons may
@@ -176,9 +177,9 @@ func (c *completion) refusal(cancelled *types.TransactionCanceledException, err 
 	return nil
 }
 
-// look reads the record to learn why a condition has failed: perhaps since c was
-// carried out before, and only its answer was lost. Refusal is why a queued
-// write has failed, or nil.
+// look reads the record to learn why c was refused: perhaps since it was carried
+// out before, and only that answer was lost. Refusal is what is wrong with c if
+// it was not, or nil where its condition has failed.
 func (s *Store) look(ctx context.Context, c completion, refusal error) (verdict, error) {
 	if c.record == nil {
 		return refused, refusal

@@ -28,6 +28,7 @@ const (
 	throttle               // it is answered by a lack of capacity
 	conflict               // it is answered by a conflict with another transaction
 	progress               // it is answered by itself, which is under way
+	expire                 // it is refused, since the credentials have expired
 )
 
 // errorsOf are the answers that stand for some fates.
@@ -35,6 +36,7 @@ var errorsOf = map[fate]string{
 	throttle: `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}`,
 	conflict: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"conflict"}`,
 	progress: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionInProgressException","Message":"in progress"}`,
+	expire:   `{"__type":"com.amazon.coral.service#ExpiredTokenException","message":"expired"}`,
 }
 
 // cancelled is how a transaction is told of a conflict.

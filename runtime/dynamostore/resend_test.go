@@ -183,6 +183,39 @@ func TestLostCompletion(t *testing.T) {
 	}
 }
 
+// A completion that was carried out, whose answer was lost, and that is refused
+// when it is sent again, is found in the record: nobody is told that nothing was
+// kept.
+//
+// Covers CRA-09.
+func TestLostCompletionThenRefused(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		for name, change := range clients {
+			t.Run(s.name+name, func(t *testing.T) {
+				t.Parallel()
+				p := newProxy(t, s.url(t))
+				store := s.open(t, newClient(p.URL, change))
+				label := prefixOf(t)
+				var refusal *rule
+				work := s.pay(t, label, "first")
+				res, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
+					p.on(s.operation(), loseAnswer, 1)
+					refusal = p.on(s.operation(), expire, 1)
+					return work(ctx, tx)
+				})
+				if err != nil || res.Replayed || string(res.Body) != "first" {
+					t.Errorf("%+v, %v; want the handler's answer", res, err)
+				}
+				if n := p.met(refusal); n != 1 {
+					t.Errorf("%d completions were refused, want 1", n)
+				}
+				s.wantEffects(t, label, 1)
+			})
+		}
+	}
+}
+
 // As long as no completion is answered the outcome is unknown and the claim is
 // left alone: a retry is in flight, and then gets the answer if it was stored.
 // If it was not, the retry executes when the lease is over.
