@@ -167,8 +167,8 @@ func TestMigrationFiles(t *testing.T) {
 		}
 	}
 	for _, b := range blocks(t, "../docs/migrations.md") {
-		if b.lang != "sh" {
-			continue
+		if b.lang != "sh" || !strings.Contains(b.text, "$schema") {
+			continue // among others AWS's tools, which would create a table
 		}
 		cmd := exec.Command("sh", "-e", "-c", b.text)
 		cmd.Dir = dir
