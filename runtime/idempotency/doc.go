@@ -11,7 +11,7 @@
 // document. Queue consumers and other plain functions use [Do]. Both need a
 // [Store]: package pgxstore is for PostgreSQL, package sqlstore for PostgreSQL,
 // MySQL, MariaDB and SQLite through database/sql, package redisstore for Redis,
-// package memstore for tests.
+// package dynamostore for DynamoDB, package memstore for tests.
 //
 // Two rules explain most of what happens here. An answer is stored exactly
 // when the handler's transaction commits, in the same commit. And a
