@@ -100,6 +100,9 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 		err := s.send(ctx, c)
 		var v verdict
 		if v, err = s.judge(ctx, c, err); v != again && v != unknown {
+			if v == refused && uncertain && c.record == nil { // there is no record to ask
+				return true, outcomeUnknown(err)
+			}
 			return v == over, err
 		}
 		uncertain = uncertain || v == unknown

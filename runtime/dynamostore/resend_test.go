@@ -216,6 +216,28 @@ func TestLostCompletionThenRefused(t *testing.T) {
 	}
 }
 
+// Without a key there is no record that tells: a transaction that is refused
+// after an answer was lost has an unknown outcome.
+//
+// Covers CRA-09.
+func TestLostTransactThenRefused(t *testing.T) {
+	t.Parallel()
+	for _, s := range transactional {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, s.url(t))
+			store := s.open(t, newClient(p.URL, once))
+			label := prefixOf(t)
+			p.on("TransactWriteItems", loseAnswer, 1)
+			p.on("TransactWriteItems", expire, 1)
+			if _, err := store.Transact(t.Context(), s.pay(t, label, "plain")); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
+				t.Errorf("%v, want outcome unknown", err)
+			}
+			s.wantEffects(t, label, 1)
+		})
+	}
+}
+
 // As long as no completion is answered the outcome is unknown and the claim is
 // left alone: a retry is in flight, and then gets the answer if it was stored.
 // If it was not, the retry executes when the lease is over.
