@@ -46,6 +46,7 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.finishTimeout)
 	defer cancel()
 	keys, args := c.arguments()
+	uncertain := false // one that was not answered may have been carried out
 	for {
 		answer, replicas, err := s.send(ctx, keys, args)
 		switch {
@@ -53,7 +54,11 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 			return c.judge(answer, replicas, s.cfg.replicas)
 		case errors.Is(err, redis.ErrClosed): // perhaps when the client was sending it again
 			return true, outcomeUnknown(err)
-		case !mayPass(err):
+		case mayPass(err):
+			uncertain = uncertain || !isReply(err)
+		case uncertain:
+			return true, outcomeUnknown(err)
+		default:
 			return false, unavailable("the answer could not be stored; nothing was kept", err)
 		}
 		pause := time.NewTimer(rand.N(resendPause))
