@@ -138,6 +138,39 @@ func TestLeaseThatIsNotExtendedRunsOut(t *testing.T) {
 	}
 }
 
+// deaf is a store that frees keys, and misses the first answer.
+type deaf struct {
+	*memstore.Store
+	lost bool
+}
+
+func (s *deaf) ReleaseLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken) error {
+	err := s.Store.ReleaseLease(ctx, req, token)
+	if !s.lost {
+		s.lost = true
+		return idempotency.ErrUnavailable
+	}
+	return err
+}
+
+// A key that was freed, with the answer lost, is no lost lease: the handler's own
+// error comes back.
+//
+// Covers CRA-08.
+func TestLostAnswerToARelease(t *testing.T) {
+	t.Parallel()
+	leases, req := idempotency.Leases(&deaf{Store: memstore.New()}, time.Minute), leased(time.Minute)
+	failure := errors.New("failed")
+	if _, err := leases.Execute(t.Context(), req, func(context.Context, *idempotency.Lease) (idempotency.Response, error) {
+		return idempotency.Response{}, failure
+	}); err != failure { //nolint:errorlint // as it was
+		t.Errorf("Execute: %v, want the handler's error", err)
+	}
+	if res, err := leases.Execute(t.Context(), req, refund); err != nil || res.Replayed {
+		t.Errorf("Execute: %v, Replayed %v; want the key to be free", err, res.Replayed)
+	}
+}
+
 // An answer that cannot be stored leaves the claim: the effects have happened.
 //
 // Covers CRA-09.
