@@ -343,7 +343,7 @@ func TestFormats(t *testing.T) {
 
 	for _, args := range [][]string{{"generate"}, {"explain"}} {
 		_, stderr, code := idemgen(append(args, "-config", configOf(dir))...)
-		if code != exitFindings || !strings.Contains(stderr, "openapi.yaml:7:33: retention must be") || !strings.HasSuffix(stderr, "not a number [wrong-type]\n") {
+		if code != exitFindings || !strings.Contains(stderr, "openapi.yaml:7:33: retention must be") || !strings.Contains(stderr, "not a number (units are") || !strings.HasSuffix(stderr, " [wrong-type]\n") {
 			t.Errorf("%v: exit %d: %s", args, code, stderr)
 		}
 	}

@@ -31,10 +31,16 @@ const (
 func Read(path string) (*File, diag.List) {
 	data, err := ReadBytes(path)
 	if err != nil {
-		return nil, diag.List{diag.Errorf(diag.Pos{File: diag.FileName(path)}, diag.Unreadable, "%v", err)}
+		pos := diag.Pos{File: diag.FileName(path)}
+		if errors.Is(err, errTooLarge) {
+			return nil, diag.List{diag.Errorf(pos, "file-invalid", "%v", err)}
+		}
+		return nil, diag.List{diag.Errorf(pos, diag.Unreadable, "%v", err)}
 	}
 	return parse(path, data, strings.EqualFold(filepath.Ext(path), ".json"))
 }
+
+var errTooLarge = fmt.Errorf("is larger than %d MB; split it into files, and join them with $ref", maxBytes>>20)
 
 // ReadBytes reads a file within the bounds of [Read]. Its errors do not name
 // the file.
@@ -47,7 +53,7 @@ func ReadBytes(path string) ([]byte, error) {
 		return nil, errors.New("cannot be read: it is not a regular file")
 	}
 	if info.Size() > maxBytes {
-		return nil, fmt.Errorf("is larger than %d MB; split it into files, and join them with $ref", maxBytes>>20)
+		return nil, errTooLarge
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
