@@ -232,7 +232,11 @@ func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context
 	}
 	refusal := asRefusal(err)
 	call.fail(refusal)
-	return &Answer{refusal: refusal, write: e.options.problem, request: call.request}, nil
+	problem := newProblem(refusal)
+	if call.key == "" {
+		problem = problem.withoutKey()
+	}
+	return &Answer{refusal: &problem, write: e.options.problem, request: call.request}, nil
 }
 
 // asRefusal returns the refusal that err is, or an internal one.
@@ -392,7 +396,7 @@ type Answer struct {
 	response     Response
 	replayHeader string // set on a replay
 
-	refusal *Error
+	refusal *Problem
 	write   func(http.ResponseWriter, *http.Request, Problem)
 	request *http.Request
 }
@@ -402,8 +406,8 @@ type Answer struct {
 // answer varies by come on top of them: they say more and take nothing back.
 func (a *Answer) WriteTo(w http.ResponseWriter) error {
 	if a.refusal != nil {
-		a.write(w, a.request, newProblem(a.refusal))
-		return nil //nolint:nilerr // the refusal is the answer
+		a.write(w, a.request, *a.refusal)
+		return nil
 	}
 	h := w.Header()
 	for name, lines := range a.response.Header {

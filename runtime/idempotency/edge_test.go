@@ -784,6 +784,44 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
+// A caller without a key is told what is true without one: no text speaks of its
+// key, and what nobody can find out is not to be sent again.
+func TestStoreErrorsWithoutKey(t *testing.T) {
+	t.Parallel()
+	op := payOperation
+	op.Optional = true
+	unknown := &idempotency.Error{Code: idempotency.CodeOutcomeUnknown, Detail: "try the same key again", RetryAfter: time.Minute}
+	for _, c := range []struct {
+		store      idempotency.Store[struct{}]
+		code       idempotency.Code
+		retryAfter string
+		detail     string
+	}{
+		{failing{idempotency.ErrOutcomeUnknown}, idempotency.CodeOutcomeUnknown, "", "without a key a retry may repeat it"},
+		{failing{unknown}, idempotency.CodeOutcomeUnknown, "", "without a key a retry may repeat it"},
+		{failing{idempotency.ErrUnavailable}, idempotency.CodeUnavailable, "1", "send it again, with its key if it has one"},
+		{failing{&idempotency.Error{Code: idempotency.CodeTransactionEnded}}, idempotency.CodeTransactionEnded, "", "look before you send it again"},
+		{failing{errors.New("a cause")}, idempotency.CodeInternal, "", "nothing of it was kept"},
+		{memstore.New(), idempotency.CodeResponseTooLarge, "", "nothing was kept"},
+	} {
+		s := serveOn(t, c.store, op, answers(201, "{}"), idempotency.WithResponseLimit(1))
+		r := s.send(t, `{}`, "Idempotency-Key", "<none>")
+		var p idempotency.Problem
+		if err := json.Unmarshal([]byte(r.body), &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Code != c.code || p.Retryable != (c.retryAfter != "") || r.header.Get("Retry-After") != c.retryAfter || !strings.Contains(p.Detail, c.detail) {
+			t.Errorf("%s: %+v", c.code, r)
+		}
+		if strings.Contains(p.Detail, "same key") {
+			t.Errorf("%s: there is no key: %s", c.code, p.Detail)
+		}
+		if o := s.outcome(t); c.code == idempotency.CodeOutcomeUnknown && o != idempotency.OutcomeOutcomeUnknown {
+			t.Errorf("%s: outcome %s", c.code, o)
+		}
+	}
+}
+
 // Many copies of one request run one handler; all others are told in flight
 // or get its answer.
 // Covers CON-01, CON-09.

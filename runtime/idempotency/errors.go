@@ -27,7 +27,8 @@ const (
 )
 
 // Retryable reports whether the same request with the same key can succeed
-// later: true for in_flight, unavailable and outcome_unknown.
+// later: true for in_flight, unavailable and outcome_unknown. Without a key the
+// last one cannot be found out, and [Problem.Retryable] is false.
 func (c Code) Retryable() bool {
 	return c == CodeInFlight || c == CodeUnavailable || c == CodeOutcomeUnknown
 }

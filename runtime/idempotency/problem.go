@@ -18,6 +18,8 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	Code   Code   `json:"code"`
 	// Retryable says that the same request with the same key can succeed later.
+	// It is true for the codes of [Code.Retryable], except for outcome_unknown
+	// where the request came without a key.
 	Retryable bool `json:"retryable"`
 	// RetryAfter is when; it is sent as the Retry-After field, in seconds.
 	RetryAfter time.Duration `json:"-"`
@@ -46,6 +48,16 @@ func newProblem(e *Error) Problem {
 	}
 	if p.Retryable && p.RetryAfter <= 0 {
 		p.RetryAfter = time.Second
+	}
+	return p
+}
+
+// withoutKey returns what is true of p where the request came without a key:
+// nothing recognises it when it is sent again.
+func (p Problem) withoutKey() Problem {
+	if p.Code == CodeOutcomeUnknown {
+		p.Retryable, p.RetryAfter = false, 0
+		p.Detail = "the request may or may not have been carried out; without a key a retry may repeat it"
 	}
 	return p
 }
@@ -85,7 +97,7 @@ var problemKinds = map[Code]problemKind{
 	CodeInternal:         {http.StatusInternalServerError, "Internal error", "the request could not be executed; nothing of it was kept"},
 	CodeResponseTooLarge: {http.StatusInternalServerError, "Answer is too large", ""},
 	CodeTransactionEnded: {http.StatusInternalServerError, "Transaction was ended by its handler", "no answer was stored, but something of the request may have been kept: look before you send it again"},
-	CodeUnavailable:      {http.StatusServiceUnavailable, "Request cannot be executed now", "nothing of the request was kept; send it again with the same key"},
+	CodeUnavailable:      {http.StatusServiceUnavailable, "Request cannot be executed now", "nothing of the request was kept; send it again, with its key if it has one"},
 	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, "Outcome is not known yet", "the request may have been executed; send it again with the same key to learn its outcome"},
 }
 

@@ -44,7 +44,9 @@ type Store[Tx any] interface {
 	// requests that came without a key to an operation that allows it
 	// (required: false). Errors, panics, contexts and deadlines are as in
 	// Execute, but work runs once: a serialization failure, a deadlock or a
-	// store that cannot be reached is [ErrUnavailable].
+	// store that cannot be reached is [ErrUnavailable], and then nothing was
+	// kept. After [ErrOutcomeUnknown] nobody can find out, and a retry may
+	// repeat what was done.
 	Transact(ctx context.Context, work Work[Tx]) (Response, error)
 }
 

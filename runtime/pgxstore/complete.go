@@ -127,7 +127,7 @@ func same(a, b idempotency.Response) bool {
 func outcomeUnknown(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeOutcomeUnknown,
-		Detail: "the connection was lost in COMMIT; the same request with the same key finds out what became of it",
+		Detail: "the connection was lost in COMMIT, and it is not known whether the effects were kept",
 		Err:    err,
 	}
 }

@@ -3,7 +3,11 @@ package pgxstore_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -42,6 +46,41 @@ func TestTransact(t *testing.T) {
 		if n := effects(t, pool, name); n != 0 {
 			t.Errorf("%s: %d effects", name, n)
 		}
+	}
+}
+
+// A caller whose request had no key is told over HTTP that nobody can find out
+// what became of a lost COMMIT, and is not asked to send the request again.
+func TestLostCommitWithoutKey(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	p := newProxy(t, dsn)
+	op := idempotency.Operation{ID: "pay", Method: "POST", Path: "/", Optional: true, Retention: time.Hour}
+	edge := idempotency.NewEdge(newStore(t, newPool(t, p.dsn)), idempotency.Unscoped)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = edge.Handle(w, r, &op, nil, func(w http.ResponseWriter, r *http.Request, tx pgx.Tx, _ *idempotency.Call) error {
+			_, err := pay("k")(r.Context(), tx)
+			return err
+		})
+	}))
+	t.Cleanup(server.Close)
+	p.on("commit", loseAnswer)
+	resp, err := http.Post(server.URL, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problem, _ := idempotency.ReadProblem(resp.Header, body)
+	if problem.Code != idempotency.CodeOutcomeUnknown || problem.Retryable || resp.Header.Get("Retry-After") != "" ||
+		problem.Detail != "the request may or may not have been carried out; without a key a retry may repeat it" {
+		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, body)
+	}
+	if n := effects(t, newPool(t, dsn), "k"); n != 1 {
+		t.Errorf("%d effects, want the one that was committed", n)
 	}
 }
 

@@ -25,7 +25,7 @@ func unavailable(detail string, err error) error {
 func outcomeUnknown(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeOutcomeUnknown,
-		Detail: "the answer to the completion was lost; the same request with the same key finds out what became of it",
+		Detail: "the answer to the completion was lost, and it is not known whether the effects were kept",
 		Err:    err,
 	}
 }

@@ -56,7 +56,7 @@ func unavailable(err error) error {
 func outcomeUnknown(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeOutcomeUnknown,
-		Detail: "the database failed in COMMIT, and it is not known yet whether the effects were kept",
+		Detail: "the database failed in COMMIT, and it is not known whether the effects were kept",
 		Err:    err,
 	}
 }
