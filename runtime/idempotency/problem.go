@@ -98,7 +98,7 @@ var problemKinds = map[Code]problemKind{
 	CodeResponseTooLarge: {http.StatusInternalServerError, "Answer is too large", ""},
 	CodeTransactionEnded: {http.StatusInternalServerError, "Transaction was ended by its handler", "no answer was stored, but something of the request may have been kept: look before you send it again"},
 	CodeUnavailable:      {http.StatusServiceUnavailable, "Request cannot be executed now", "nothing of the request was kept; send it again, with its key if it has one"},
-	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, "Outcome is not known yet", "the request may have been executed; send it again with the same key to learn its outcome"},
+	CodeOutcomeUnknown:   {http.StatusServiceUnavailable, "Outcome is not known", "the request may have been executed; send it again with the same key to learn its outcome"},
 }
 
 // WriteProblem writes p as application/problem+json (RFC 9457), with
