@@ -11,8 +11,8 @@ import (
 )
 
 // ErrLeaseLost says that an attempt does not hold its claim any more: its lease
-// has run out, another attempt has taken the claim over, or an operator has
-// released it. It is the cause of a context that was cancelled for it
+// has run out, and since then another attempt may have taken the claim over, or
+// an operator or a sweep has deleted it. It is the cause of a context that was cancelled for it
 // ([context.Cause]), and what [Lease.Extend] and a [Leaser] answer.
 var ErrLeaseLost = errors.New("idempotency: the lease is lost")
 
@@ -96,11 +96,12 @@ type LeaseStore[Tx any] interface {
 //
 //   - Work that returns an error or panics frees the key, or if the store cannot
 //     be reached for 5 s, leaves it until its lease has passed. What it has done
-//     outside is not undone.
+//     outside is not undone. A claim that got no answer, so that work did not
+//     run, is freed in the background in the same way.
 //   - An answer is stored if the token still holds the claim, even if its lease
 //     has passed. Otherwise it is dropped: the error matches
 //     [ErrOutcomeUnknown] and [ErrLeaseLost], and so it does for work that
-//     fails after another attempt has taken over.
+//     fails after its claim has gone.
 //   - If the answer cannot be stored for 5 s, the error matches
 //     [ErrOutcomeUnknown]. The claim stays, since the effects have happened,
 //     and can be taken over when its lease has passed.
@@ -126,6 +127,13 @@ func (s leases) Execute(ctx context.Context, req Request, work Work[*Lease]) (Re
 	_, _ = rand.Read(l.token[:]) // never fails
 	since := time.Now()
 	result, err := s.AcquireLease(ctx, req, l.token)
+	if errors.Is(err, ErrUnavailable) {
+		// The claim may have been made all the same. It has run nothing, so its
+		// key is freed; the answer does not wait for that, which ends in time.
+		go func() {
+			_ = settle(context.WithoutCancel(ctx), func(ctx context.Context) error { return s.ReleaseLease(ctx, req, l.token) })
+		}()
+	}
 	if err != nil || result.Replayed {
 		return result, err
 	}
@@ -198,7 +206,9 @@ var errEnded = errors.New("idempotency: the handler has returned, and its lease 
 func (l *Lease) Token() LeaseToken { return l.token }
 
 // Deadline returns when the lease ends if nothing extends it, by this
-// process's clock. The heartbeat moves it on.
+// process's clock. The heartbeat moves it on. That clock is the monotonic one of
+// package time, which on some systems does not count the time in which the
+// machine is suspended: then the lease can have ended before.
 func (l *Lease) Deadline() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,7 +247,7 @@ func (l *Lease) extend(ctx context.Context, d time.Duration) error {
 	case l.over != nil:
 		return l.over
 	case errors.Is(err, ErrLeaseLost):
-		l.lose("another attempt has the claim, or it was released")
+		l.lose("another attempt has taken the claim over, or it was released or swept")
 		return l.over
 	case err != nil:
 		return err
@@ -316,11 +326,12 @@ func (l *Lease) lose(why string) {
 	l.work(l.over)
 }
 
-// fenced is the error of an attempt that another one has taken the claim from.
+// fenced is the error of an attempt whose claim has gone: taken over by another
+// one, which may have ended since, released or swept.
 func (l *Lease) fenced(cause error) error {
 	return &Error{
 		Code:   CodeOutcomeUnknown,
-		Detail: "the request lost its lease while it was carried out, and another attempt has the key; the same request with the same key gets the answer of that one",
+		Detail: "the request lost its lease while it was carried out; the same request with the same key gets the answer of the attempt that took over, or is carried out again",
 		Err:    cause,
 	}
 }
@@ -342,11 +353,17 @@ func (l *Lease) release() error {
 // settleTimeout bounds how long the end of a claim is tried.
 const settleTimeout = 5 * time.Second
 
-// settle ends the lease by a step of the store, which it repeats while the store
-// cannot be reached. The caller of the request cannot cancel it.
+// settle ends the lease by a step of the store, which the caller of the request
+// cannot cancel.
 func (l *Lease) settle(step func(context.Context) error) error {
 	l.end()
-	ctx, cancel := context.WithTimeout(l.beats, settleTimeout)
+	return settle(l.beats, step)
+}
+
+// settle takes a step of the store, and repeats it while the store cannot be
+// reached.
+func settle(ctx context.Context, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		err := step(ctx)

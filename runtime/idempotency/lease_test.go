@@ -19,6 +19,8 @@ import (
 type shaky struct {
 	*memstore.Store
 	acquire, extend, complete, release func() error
+	acquired                           func() error // answers a claim that was made
+	released                           func(error)  // is told the store's answer
 }
 
 func (s *shaky) AcquireLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken) (idempotency.Result, error) {
@@ -27,7 +29,11 @@ func (s *shaky) AcquireLease(ctx context.Context, req idempotency.Request, token
 			return idempotency.Result{}, err
 		}
 	}
-	return s.Store.AcquireLease(ctx, req, token)
+	res, err := s.Store.AcquireLease(ctx, req, token)
+	if err == nil && s.acquired != nil {
+		err = s.acquired()
+	}
+	return res, err
 }
 
 func (s *shaky) ExtendLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken, d time.Duration) error {
@@ -54,7 +60,11 @@ func (s *shaky) ReleaseLease(ctx context.Context, req idempotency.Request, token
 			return err
 		}
 	}
-	return s.Store.ReleaseLease(ctx, req, token)
+	err := s.Store.ReleaseLease(ctx, req, token)
+	if s.released != nil {
+		s.released(err)
+	}
+	return err
 }
 
 // times returns a step that fails n times.
@@ -168,6 +178,74 @@ func TestLostAnswerToARelease(t *testing.T) {
 	}
 	if res, err := leases.Execute(t.Context(), req, refund); err != nil || res.Replayed {
 		t.Errorf("Execute: %v, Replayed %v; want the key to be free", err, res.Replayed)
+	}
+}
+
+// A claim that was made and got no answer is freed in the background, though
+// the store stays out of reach for a moment and the caller has gone. Its answer
+// does not wait for that.
+func TestLostAnswerToAClaim(t *testing.T) {
+	t.Parallel()
+	store := &shaky{Store: memstore.New()}
+	ctx, leave := context.WithCancel(t.Context())
+	store.acquired = func() error {
+		leave()
+		return idempotency.ErrUnavailable
+	}
+	answered, tries := make(chan struct{}), make(chan struct{}, 3)
+	store.release = func() error {
+		<-answered
+		tries <- struct{}{}
+		if len(tries) < cap(tries) {
+			return idempotency.ErrUnavailable
+		}
+		return nil
+	}
+	released := make(chan error)
+	store.released = func(err error) { released <- err }
+	req := leased(time.Hour)
+	_, err := idempotency.Leases(store, time.Minute).Execute(ctx, req, func(context.Context, *idempotency.Lease) (idempotency.Response, error) {
+		t.Error("work ran")
+		return refunded, nil
+	})
+	if !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Errorf("Execute: %v, want %v", err, idempotency.ErrUnavailable)
+	}
+	if _, err := store.Lookup(t.Context(), req.Identity); err != nil {
+		t.Errorf("Lookup: %v, want the claim", err)
+	}
+	close(answered)
+	if err := <-released; err != nil {
+		t.Errorf("ReleaseLease: %v", err)
+	}
+	if res, err := idempotency.Leases(store.Store, time.Minute).Execute(t.Context(), req, refund); err != nil || res.Replayed {
+		t.Errorf("Execute: %v, Replayed %v; want the key to be free", err, res.Replayed)
+	}
+}
+
+// Claims that are refused, and a lost one that another attempt has taken over
+// since, release nothing of others.
+func TestLostClaimFreesItsOwnAlone(t *testing.T) {
+	t.Parallel()
+	store := &shaky{Store: memstore.New()}
+	leases, req := idempotency.Leases(store, time.Minute), leased(time.Hour)
+	released := make(chan error, 1)
+	if _, err := leases.Execute(t.Context(), req, func(ctx context.Context, _ *idempotency.Lease) (idempotency.Response, error) {
+		store.release = func() error { t.Error("a refused claim was released"); return nil }
+		if _, err := leases.Execute(ctx, req, refund); !errors.Is(err, idempotency.ErrInFlight) {
+			t.Errorf("Execute: %v, want %v", err, idempotency.ErrInFlight)
+		}
+		store.release, store.acquire = nil, func() error { return idempotency.ErrUnavailable } // nothing is claimed
+		store.released = func(err error) { released <- err }
+		if _, err := leases.Execute(ctx, req, refund); !errors.Is(err, idempotency.ErrUnavailable) {
+			t.Errorf("Execute: %v, want %v", err, idempotency.ErrUnavailable)
+		}
+		if err := <-released; !errors.Is(err, idempotency.ErrLeaseLost) {
+			t.Errorf("ReleaseLease: %v, want %v", err, idempotency.ErrLeaseLost)
+		}
+		return refunded, nil
+	}); err != nil {
+		t.Errorf("Execute: %v", err)
 	}
 }
 

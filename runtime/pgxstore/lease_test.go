@@ -93,6 +93,31 @@ func TestKilledProcessUnderALease(t *testing.T) {
 	}
 }
 
+// A claim that was committed, and whose answer was lost with the store, is freed
+// as soon as the store can be reached, and not when its lease has passed.
+//
+// Covers CRA-09.
+func TestClaimThatGotNoAnswerIsFreed(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	p := newProxy(t, dsn)
+	s := newStore(t, newPool(t, p.dsn))
+	p.before(`insert into "public"."idempotency_records" (id, lease_token`, func() { p.on("begin isolation", cut) })
+	committed := p.on("commit", loseAnswer)
+	req := refundRequest()
+	res, err := idempotency.Leases(s, time.Minute).Execute(t.Context(), req, func(context.Context, *idempotency.Lease) (idempotency.Response, error) {
+		t.Error("work ran")
+		return created("refund"), nil
+	})
+	if !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Fatalf("Execute: %+v, %v, want %v", res, err, idempotency.ErrUnavailable)
+	}
+	<-committed
+	if res := settled(t, newStore(t, newPool(t, dsn)), req, pay("refund")); res.Replayed {
+		t.Errorf("Execute: %+v, want the key to be free", res)
+	}
+}
+
 // A connection that ends in a step of a lease costs nothing: the step is made
 // again on another one, and no attempt takes its own claim for a rival's, or its
 // own completion for a lost lease.
