@@ -24,6 +24,7 @@ func TestConformance(t *testing.T) {
 		opts []pgxstore.Option
 	}{
 		{name: "Direct", dsn: func(t *testing.T) string { return testenv.Postgres(t) }},
+		{name: "PostgreSQL18", dsn: func(t *testing.T) string { return testenv.Postgres18(t) }},
 		{name: "WithoutAdvisoryLocks", dsn: newDatabaseWithoutLocks},
 		// Covers STO-15.
 		{name: "PgBouncer", dsn: func(t *testing.T) string { return testenv.PgBouncer(t, testenv.Postgres(t)) }},

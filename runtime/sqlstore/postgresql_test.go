@@ -70,6 +70,8 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 		dsn          func(t *testing.T) string
 	}{
 		{"Pgx", "pgx", func(t *testing.T) string { return testenv.Postgres(t) + "&timezone=Pacific/Auckland" }},
+		{"PgxOnPostgreSQL18", "pgx", func(t *testing.T) string { return testenv.Postgres18(t) }},
+		{"PqOnPostgreSQL18", "postgres", func(t *testing.T) string { return testenv.Postgres18(t) }},
 		{"PgxThroughPgBouncer", "pgx", func(t *testing.T) string {
 			return testenv.PgBouncer(t, testenv.Postgres(t)) + "&default_query_exec_mode=exec"
 		}},

@@ -13,4 +13,8 @@ func makeDir() (string, error) {
 	return "", fmt.Errorf("%w: servers are not started on %s", errUnavailable, runtime.GOOS)
 }
 
+func makeDirIn(string) (string, error) { return makeDir() }
+
+func cacheDir() (string, error) { return makeDir() }
+
 func asServerAccount(*exec.Cmd) {}

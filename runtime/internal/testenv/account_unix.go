@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -18,18 +19,39 @@ const serverAccount = "nobody"
 // makeDir makes a directory for one server, owned by the account it runs as.
 func makeDir() (string, error) {
 	if os.Geteuid() != 0 {
-		return os.MkdirTemp("", "idemgen-")
+		return makeDirIn("")
+	}
+	// root's own TMPDIR may lie where the account cannot go.
+	return makeDirIn("/tmp")
+}
+
+// makeDirIn makes a directory below another one, by default that of temporary
+// files.
+func makeDirIn(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, "idemgen-")
+	if err != nil || os.Geteuid() != 0 {
+		return dir, err
 	}
 	uid, gid, err := serverIDs()
 	if err != nil {
-		return "", err
-	}
-	// root's own TMPDIR may lie where the account cannot go.
-	dir, err := os.MkdirTemp("/tmp", "idemgen-")
-	if err != nil {
+		os.Remove(dir)
 		return "", err
 	}
 	return dir, os.Chown(dir, int(uid), int(gid))
+}
+
+// cacheDir returns the directory of what is fetched once for many test
+// processes. Servers can read it.
+func cacheDir() (string, error) {
+	dir := "/var/cache/idemgen-tests" // root's own cache lies where the servers' account cannot go
+	if os.Geteuid() != 0 {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(cache, "idemgen-tests")
+	}
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 // asServerAccount lowers a root process's privileges for cmd, and keeps the

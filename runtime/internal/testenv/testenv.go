@@ -1,9 +1,10 @@
-// Package testenv gives tests real servers: PostgreSQL, PgBouncer in front of
-// it, MariaDB, a Galera cluster, Redis, Redis Cluster, and emulators of DynamoDB.
+// Package testenv gives tests real servers: PostgreSQL of two releases, PgBouncer
+// in front of it, MariaDB, a Galera cluster, Redis, Redis Cluster, and emulators of
+// DynamoDB.
 //
 // A server is looked for in this order: the one that an environment variable names
 // (used, never started or stopped), installed programs, Debian's packages when
-// the tests run as root, Docker. Where none is to be had the test is skipped
+// the tests run as root, packages of npm, Docker. Where none is to be had the test is skipped
 // with the reason and the remedy, or fails if IDEM_REQUIRE=all is set, so that
 // a build server cannot pass by skipping.
 //
@@ -31,6 +32,8 @@ const (
 	// EnvPostgres holds the connection string of a PostgreSQL server whose user
 	// may create databases.
 	EnvPostgres = "IDEM_TEST_POSTGRES"
+	// EnvPostgres18 holds that of a second server, of PostgreSQL's newest release.
+	EnvPostgres18 = "IDEM_TEST_POSTGRES18"
 	// EnvRequire set to "all" turns a missing server from a skip into a failure.
 	EnvRequire = "IDEM_REQUIRE"
 )
@@ -39,28 +42,38 @@ const (
 // against "the server is here and broken", which always fails the test.
 var errUnavailable = errors.New("not available here")
 
-// processServer is the one PostgreSQL of this test process. It starts with the
-// first test that needs it and ends with the process.
-var processServer = sync.OnceValues(func() (string, error) {
-	if dsn := os.Getenv(EnvPostgres); dsn != "" {
-		return dsn, nil
-	}
-	server, err := StartPostgres(Fast)
-	if err != nil {
-		return "", err
-	}
-	return server.DSN, nil
-})
+// The servers that all tests of this process share. Each starts with the first
+// test that needs it and ends with the process.
+var (
+	processPostgres   = sync.OnceValues(func() (string, error) { return usualPostgres.named(EnvPostgres) })
+	processPostgres18 = sync.OnceValues(func() (string, error) { return newestPostgres.named(EnvPostgres18) })
+)
 
 // Postgres returns the connection string of a new, empty database that is
 // dropped when the test ends, connections to it included. All tests of a
 // process share one server, whose settings trade durability for speed.
 func Postgres(tb testing.TB) string {
 	tb.Helper()
-	server, err := processServer()
+	server, err := processPostgres()
 	if err != nil {
 		missing(tb, "PostgreSQL", "install PostgreSQL, start Docker, or set "+EnvPostgres+" to the connection string of a server whose user may create databases", err)
 	}
+	return newPostgresDatabase(tb, server)
+}
+
+// Postgres18 is [Postgres] on a server of the newest release.
+func Postgres18(tb testing.TB) string {
+	tb.Helper()
+	server, err := processPostgres18()
+	if err != nil {
+		missing(tb, "PostgreSQL 18", "install node and npm, start Docker, or set "+EnvPostgres18+" to the connection string of a server whose user may create databases", err)
+	}
+	return newPostgresDatabase(tb, server)
+}
+
+// newPostgresDatabase makes a database that is dropped when the test ends.
+func newPostgresDatabase(tb testing.TB, server string) string {
+	tb.Helper()
 	name := "idem_test_" + strings.ToLower(rand.Text())
 	if err := execute(server, "CREATE DATABASE "+name); err != nil {
 		tb.Fatalf("testenv: create a database for this test: %v", err)

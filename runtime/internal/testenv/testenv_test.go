@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -234,5 +236,35 @@ func eventually(t *testing.T, what string, done func() bool) {
 		case <-ctx.Done():
 			t.Fatalf("not within a minute: %s", what)
 		}
+	}
+}
+
+// A package of npm is whole for every process that asks, also for those that
+// fetch it at the same time, and stays.
+func TestNpmPackageIsKept(t *testing.T) {
+	t.Parallel()
+	Dynalite(t) // skips where npm is not to be had
+	cache, err := makeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(cache) })
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			dir, err := npmPackageIn(cache, dynalitePackage)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := os.Stat(filepath.Join(dir, "node_modules", "dynalite", "package.json")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	entries, err := os.ReadDir(cache)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the cache holds %v, %v; want the package alone", entries, err)
 	}
 }
