@@ -24,6 +24,7 @@ type Call struct {
 	unread  error // why the key's place in the body cannot be read
 	reader  bodyReader
 	started time.Time
+	timing  *timing // nil where nobody observes
 	noRerun atomic.Bool
 
 	decodeJSON func(*http.Request, any) error // set by Handle

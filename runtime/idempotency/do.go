@@ -44,8 +44,12 @@ import (
 //     nothing was kept.
 //
 // T must survive JSON: what a repeat gets is what json.Unmarshal makes of it.
+// [Observed] has each call reported.
 func Do[T, Tx any](ctx context.Context, store Store[Tx], req Request, fn func(ctx context.Context, tx Tx) (T, error)) (value T, replayed bool, err error) {
 	if err := checkRequest(&req); err != nil {
+		if s, ok := store.(*observed[Tx]); ok {
+			s.observe(ctx, Event{Operation: req.Operation, Outcome: OutcomeInvalid, Err: err})
+		}
 		return value, false, err
 	}
 	call := &Call{message: &req, scope: req.Scope, key: req.Key}

@@ -36,7 +36,8 @@
 // # What a consumer's author types
 //
 // [Do] with a [Request], its [Identity] and its [Fingerprint], which
-// [FingerprintOf] makes; [Leases] for effects outside of the database.
+// [FingerprintOf] makes; [Leases] for effects outside of the database; [Observed]
+// to have all calls reported.
 //
 // # What callers type
 //

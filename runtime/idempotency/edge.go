@@ -64,11 +64,13 @@ func Framework[T, Tx any](e *Edge[Tx]) (value T, ok bool) {
 func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operation, next func(http.ResponseWriter, *http.Request)) {
 	call := &Call{op: op, request: r, outcome: OutcomeReleased}
 	if observe := e.options.observer; observe != nil {
-		call.started = time.Now()
+		call.started, call.timing = time.Now(), new(timing)
 		// Deferred, so that a handler that panics is reported as released.
 		defer func() {
-			outcome, err := call.reported()
-			observe(r.Context(), Event{Operation: op.ID, Outcome: outcome, Scope: call.scope, Key: call.key, Duration: time.Since(call.started), Err: err})
+			e := Event{Operation: op.ID, Scope: call.scope, Key: call.key, Duration: time.Since(call.started)}
+			e.Outcome, e.Err = call.reported()
+			call.timing.fill(&e)
+			observe(r.Context(), e)
 		}()
 	}
 	if err := e.admit(call, w); err != nil {
@@ -274,7 +276,7 @@ func (e *Edge[Tx]) execute(ctx context.Context, call *Call, work Work[Tx]) (Resu
 		Lease:       call.op.Lease,
 		call:        call,
 	}
-	result, err := e.store.Execute(ctx, req, work)
+	result, err := timed(ctx, call.timing, e.store, req, work)
 	if call.op.WaitUpTo > 0 && isInFlight(err) {
 		return e.wait(ctx, req, call.op.WaitUpTo, work, err)
 	}
@@ -301,7 +303,7 @@ func (e *Edge[Tx]) wait(ctx context.Context, req Request, upTo time.Duration, wo
 			return Result{}, busy
 		case <-timer.C:
 		}
-		result, err := e.store.Execute(ctx, req, work)
+		result, err := timed(ctx, req.call.timing, e.store, req, work)
 		if !isInFlight(err) {
 			return result, err
 		}

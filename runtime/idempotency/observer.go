@@ -52,7 +52,19 @@ type Event struct {
 	Scope     string // "" where the request was refused before it was known
 	Key       string // as above; the whole key: treat it as confidential
 	Duration  time.Duration
-	Err       error // the refusal or the handler's error, nil otherwise
+	// Claim is the part of Duration from asking the store to the start of the
+	// handler, or to the store's answer where the handler did not run: a
+	// replay, or a refusal. Of a duplicate that waits it is the last try's. 0
+	// where no key was claimed.
+	Claim time.Duration
+	// Complete is the part from the handler's return to the end of the commit,
+	// or of the rollback. 0 where the handler did not run or did not return.
+	Complete time.Duration
+	// Runs is how often the handler ran under the claim: more than once after
+	// serialization failures and deadlocks. Claim ends with the first run and
+	// Complete begins after the last; what lies between is in neither.
+	Runs int
+	Err  error // the refusal or the handler's error, nil otherwise
 }
 
 // Observer is told of every request to a marked operation whose parameters
@@ -70,7 +82,8 @@ func both(a, b Observer) Observer {
 // LogTo returns an [Observer] that writes one log line for each request: failed
 // handlers, unavailable and outcome_unknown as errors; mismatch, expired,
 // invalid and answers that free the key as warnings; the rest, in_flight
-// included, at level info. Of the key only its record's id appears, the
+// included, at level info. Durations are those of the [Event], and runs is there
+// where there was more than one. Of the key only its record's id appears, the
 // hexadecimal primary key of the stored row. Errors are logged whole: what a
 // handler's own error says is in them.
 func LogTo(logger *slog.Logger) Observer {
@@ -89,6 +102,15 @@ func LogTo(logger *slog.Logger) Observer {
 			slog.String("operation", e.Operation),
 			slog.String("outcome", string(e.Outcome)),
 			slog.Duration("duration", e.Duration),
+		}
+		if e.Claim > 0 {
+			attrs = append(attrs, slog.Duration("claim", e.Claim))
+		}
+		if e.Complete > 0 {
+			attrs = append(attrs, slog.Duration("complete", e.Complete))
+		}
+		if e.Runs > 1 {
+			attrs = append(attrs, slog.Int("runs", e.Runs))
 		}
 		if e.Key != "" {
 			id := Identity{Scope: e.Scope, Operation: e.Operation, Key: e.Key}.ID()

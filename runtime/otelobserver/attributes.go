@@ -18,6 +18,9 @@ const (
 	keyOperation = attribute.Key("idempotency.operation")
 	keyOutcome   = attribute.Key("idempotency.outcome")
 	keyRecord    = attribute.Key("idempotency.record")
+	keyClaim     = attribute.Key("idempotency.claim.duration")
+	keyComplete  = attribute.Key("idempotency.complete.duration")
+	keyRuns      = attribute.Key("idempotency.runs")
 
 	keyNumber   = attribute.Key("idempotency.attempt.number")
 	keySent     = attribute.Key("idempotency.attempt.sent")

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/memstore"
 	"github.com/idemgen/idemgen/runtime/otelobserver"
 	"github.com/idemgen/idemgen/runtime/retry"
 )
@@ -20,5 +21,6 @@ func Example() {
 
 	_ = []idempotency.Option{idempotency.WithObserver(requests)} // for the generated NewIdempotentHandler
 	_ = []retry.Option{retry.WithObserver(attempts)}             // for the generated NewIdempotentClient
+	_ = idempotency.Observed(memstore.New(), requests)           // for idempotency.Do
 	// Output: <nil>
 }

@@ -12,16 +12,20 @@ import (
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
-// Server returns an observer for [idempotency.WithObserver]. It counts
-// requests in idempotency.server.requests and measures how long they take, in
-// seconds, in the histogram idempotency.server.request.duration. Both have the
-// attributes idempotency.operation and idempotency.outcome, and error.type
-// where a request was refused or failed: the refusal's code, or _OTHER for an
-// error or a panic of the handler.
+// Server returns an observer for [idempotency.WithObserver], and for
+// [idempotency.Observed]. It counts requests in idempotency.server.requests and
+// measures how long they take, in seconds, in histograms:
+// idempotency.server.request.duration, and of the time that the store took
+// idempotency.server.claim.duration and idempotency.server.complete.duration,
+// which are Claim and Complete of the [idempotency.Event] where there are such.
+// All have the attributes idempotency.operation and idempotency.outcome, and
+// error.type where a request was refused or failed: the refusal's code, or
+// _OTHER for an error or a panic of the handler.
 //
-// A span that records gets the same attributes and, where the key is known,
-// idempotency.record: the record's id in hexadecimal, as [idempotency.LogTo]
-// writes it.
+// A span that records gets the same attributes and, where there are such,
+// idempotency.claim.duration and idempotency.complete.duration (seconds),
+// idempotency.runs, and idempotency.record: the record's id in hexadecimal, as
+// [idempotency.LogTo] writes it.
 //
 // Errors are those of the provider's meter, and one for a provider that is
 // nil.
@@ -37,7 +41,15 @@ func Server(provider metric.MeterProvider) (idempotency.Observer, error) {
 		metric.WithDescription("Duration of requests to marked operations, until the answer is written."),
 		metric.WithUnit("s"),
 		metric.WithExplicitBucketBoundaries(seconds...))
-	if err := errors.Join(err1, err2); err != nil {
+	claim, err3 := meter.Float64Histogram("idempotency.server.claim.duration",
+		metric.WithDescription("Duration of claims, or of the answer from the store that came instead."),
+		metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(storeSeconds...))
+	complete, err4 := meter.Float64Histogram("idempotency.server.complete.duration",
+		metric.WithDescription("Duration of the commit or rollback after the handler's return."),
+		metric.WithUnit("s"),
+		metric.WithExplicitBucketBoundaries(storeSeconds...))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, e idempotency.Event) {
@@ -52,16 +64,40 @@ func Server(provider metric.MeterProvider) (idempotency.Observer, error) {
 		with := metric.WithAttributeSet(attribute.NewSet(attrs...))
 		requests.Add(ctx, 1, with)
 		duration.Record(ctx, e.Duration.Seconds(), with)
+		if e.Claim > 0 {
+			claim.Record(ctx, e.Claim.Seconds(), with)
+		}
+		if e.Complete > 0 {
+			complete.Record(ctx, e.Complete.Seconds(), with)
+		}
 		if span := trace.SpanFromContext(ctx); span.IsRecording() {
-			span.SetAttributes(attrs...)
-			if e.Key != "" {
-				id := idempotency.Identity{Scope: e.Scope, Operation: e.Operation, Key: e.Key}.ID()
-				span.SetAttributes(keyRecord.String(hex.EncodeToString(id[:])))
-			}
+			span.SetAttributes(append(attrs, requestDetails(e)...)...)
 		}
 	}, nil
 }
 
-// seconds are the boundaries that the conventions advise for the duration of
-// HTTP requests, so that both histograms can be laid over each other.
-var seconds = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
+// requestDetails returns what a span says beyond the metrics' attributes.
+func requestDetails(e idempotency.Event) []attribute.KeyValue {
+	var attrs []attribute.KeyValue
+	if e.Claim > 0 {
+		attrs = append(attrs, keyClaim.Float64(e.Claim.Seconds()))
+	}
+	if e.Complete > 0 {
+		attrs = append(attrs, keyComplete.Float64(e.Complete.Seconds()))
+	}
+	if e.Runs > 0 {
+		attrs = append(attrs, keyRuns.Int(e.Runs))
+	}
+	if e.Key != "" {
+		id := idempotency.Identity{Scope: e.Scope, Operation: e.Operation, Key: e.Key}.ID()
+		attrs = append(attrs, keyRecord.String(hex.EncodeToString(id[:])))
+	}
+	return attrs
+}
+
+// The boundaries that the conventions advise for the durations of HTTP requests
+// and of database operations, so that histograms can be laid over each other.
+var (
+	seconds      = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
+	storeSeconds = []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10}
+)

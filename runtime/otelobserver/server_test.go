@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +22,10 @@ import (
 )
 
 const (
-	requests        = "idempotency.server.requests"
-	requestDuration = "idempotency.server.request.duration"
+	requests         = "idempotency.server.requests"
+	requestDuration  = "idempotency.server.request.duration"
+	claimDuration    = "idempotency.server.claim.duration"
+	completeDuration = "idempotency.server.complete.duration"
 )
 
 // payOp is what generated code declares for an operation.
@@ -91,8 +94,8 @@ func (down) Execute(context.Context, idempotency.Request, idempotency.Work[struc
 	return idempotency.Result{}, idempotency.ErrUnavailable
 }
 
-// Each request is counted once, under what became of it, and its span says the
-// same.
+// Each request is counted once, under what became of it, its claim and its
+// completion are measured where there are such, and its span says the same.
 func TestServerCountsEachRequestOnce(t *testing.T) {
 	t.Parallel()
 	const op = "idempotency.operation=pay,"
@@ -100,17 +103,19 @@ func TestServerCountsEachRequestOnce(t *testing.T) {
 		name      string
 		key, body string
 		down      bool
+		claims    int
+		completes int
 		want      string
 	}{
-		{"executed", "secret-key", "201", false, op + "idempotency.outcome=executed"},
-		{"replayed", "used", "201", false, op + "idempotency.outcome=replayed"},
-		{"mismatch", "used", "202", false, "error.type=mismatch," + op + "idempotency.outcome=mismatch"},
-		{"unprotected", "", "201", false, op + "idempotency.outcome=unprotected"},
-		{"released", "secret-key", "500", false, op + "idempotency.outcome=released"},
-		{"invalid", "secret key", "201", false, "error.type=key_invalid," + op + "idempotency.outcome=invalid"},
-		{"unavailable", "secret-key", "201", true, "error.type=unavailable," + op + "idempotency.outcome=unavailable"},
-		{"handler's error", "secret-key", "-1", false, "error.type=_OTHER," + op + "idempotency.outcome=released"},
-		{"panic", "secret-key", "-2", false, "error.type=_OTHER," + op + "idempotency.outcome=released"},
+		{"executed", "secret-key", "201", false, 1, 1, op + "idempotency.outcome=executed"},
+		{"replayed", "used", "201", false, 1, 0, op + "idempotency.outcome=replayed"},
+		{"mismatch", "used", "202", false, 1, 0, "error.type=mismatch," + op + "idempotency.outcome=mismatch"},
+		{"unprotected", "", "201", false, 0, 0, op + "idempotency.outcome=unprotected"},
+		{"released", "secret-key", "500", false, 1, 1, op + "idempotency.outcome=released"},
+		{"invalid", "secret key", "201", false, 0, 0, "error.type=key_invalid," + op + "idempotency.outcome=invalid"},
+		{"unavailable", "secret-key", "201", true, 1, 0, "error.type=unavailable," + op + "idempotency.outcome=unavailable"},
+		{"handler's error", "secret-key", "-1", false, 1, 1, "error.type=_OTHER," + op + "idempotency.outcome=released"},
+		{"panic", "secret-key", "-2", false, 1, 0, "error.type=_OTHER," + op + "idempotency.outcome=released"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,16 +135,41 @@ func TestServerCountsEachRequestOnce(t *testing.T) {
 			if got := rec.sums(requests); !maps.Equal(got, map[string]string{tt.want: "1 measured, 1 in all"}) {
 				t.Errorf("%s: %v, want one %s", requests, got, tt.want)
 			}
-			if got := rec.measured[requestDuration]; len(got) != 1 || got[0].value <= 0 || encode(got[0].attrs.ToSlice()) != tt.want {
-				t.Errorf("%s: %v, want one %s", requestDuration, got, tt.want)
+			measured := map[string]float64{}
+			for name, n := range map[string]int{requestDuration: 1, claimDuration: tt.claims, completeDuration: tt.completes} {
+				got := rec.measured[name]
+				if len(got) != n {
+					t.Errorf("%s: %v, want %d", name, got, n)
+				}
+				for _, m := range got {
+					measured[name] = m.value
+					if m.value <= 0 || encode(m.attrs.ToSlice()) != tt.want {
+						t.Errorf("%s: %v, want one %s", name, m, tt.want)
+					}
+				}
 			}
-			onSpan := tt.want
-			if tt.key != "" && tt.name != "invalid" {
+			if all := measured[requestDuration]; measured[claimDuration]+measured[completeDuration] >= all {
+				t.Errorf("%v do not add up to the request's %v s", measured, all)
+			}
+
+			var onSpan []string
+			if tt.claims > 0 {
+				onSpan = append(onSpan, fmt.Sprint("idempotency.claim.duration=", measured[claimDuration]))
+			}
+			if tt.completes > 0 {
+				onSpan = append(onSpan, fmt.Sprint("idempotency.complete.duration=", measured[completeDuration]))
+			}
+			if tt.name == "panic" || tt.completes > 0 {
+				onSpan = append(onSpan, "idempotency.runs=1")
+			}
+			if tt.claims > 0 {
 				id := idempotency.Identity{Scope: "secret-caller", Operation: "pay", Key: tt.key}.ID()
-				onSpan += fmt.Sprintf(",idempotency.record=%x", id)
+				onSpan = append(onSpan, fmt.Sprintf("idempotency.record=%x", id))
 			}
-			if got := encode(on.attrs); got != onSpan || len(on.events) != 0 {
-				t.Errorf("the span has %s and events %v, want %s", got, on.events, onSpan)
+			want := append(strings.Split(tt.want, ","), onSpan...)
+			slices.Sort(want)
+			if got := encode(on.attrs); got != strings.Join(want, ",") || len(on.events) != 0 {
+				t.Errorf("the span has %s and events %v, want %s", got, on.events, want)
 			}
 		})
 	}
@@ -153,8 +183,10 @@ func TestServerInstruments(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]instrument{
-		requests:        {kind: "int64 counter", unit: "{request}", described: true},
-		requestDuration: {"float64 histogram", "s", true, []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}},
+		requests:         {kind: "int64 counter", unit: "{request}", described: true},
+		requestDuration:  {"float64 histogram", "s", true, []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}},
+		claimDuration:    {"float64 histogram", "s", true, []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10}},
+		completeDuration: {"float64 histogram", "s", true, []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10}},
 	}
 	if !reflect.DeepEqual(rec.instruments, want) || rec.scope != "github.com/idemgen/idemgen/runtime/otelobserver" {
 		t.Errorf("%s: %+v, want %+v", rec.scope, rec.instruments, want)
@@ -171,10 +203,15 @@ func TestServerMeasuresAfterTheContextHasEnded(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	observe(ctx, idempotency.Event{Operation: "pay", Outcome: idempotency.OutcomeExecuted, Duration: 1500 * time.Millisecond})
-	want := map[string]string{"idempotency.operation=pay,idempotency.outcome=executed": "1 measured, 1.5 in all"}
-	if got := rec.sums(requestDuration); !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	observe(ctx, idempotency.Event{
+		Operation: "pay", Outcome: idempotency.OutcomeExecuted,
+		Duration: 1500 * time.Millisecond, Claim: 250 * time.Millisecond, Complete: 500 * time.Millisecond, Runs: 1,
+	})
+	for name, seconds := range map[string]string{requestDuration: "1.5", claimDuration: "0.25", completeDuration: "0.5"} {
+		want := map[string]string{"idempotency.operation=pay,idempotency.outcome=executed": "1 measured, " + seconds + " in all"}
+		if got := rec.sums(name); !maps.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }
 
@@ -229,7 +266,7 @@ func TestErrors(t *testing.T) {
 	if observe, err := otelobserver.Client(nil); err == nil || observe != nil {
 		t.Error("Client takes a nil provider")
 	}
-	for _, name := range []string{requests, requestDuration} {
+	for _, name := range []string{requests, requestDuration, claimDuration, completeDuration} {
 		rec := newRecorder()
 		rec.broken = name
 		if observe, err := otelobserver.Server(rec); err == nil || observe != nil || !strings.Contains(err.Error(), name) {

@@ -1,0 +1,3 @@
+package idempotency
+
+var ErrPanicked = errPanicked
