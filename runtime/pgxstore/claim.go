@@ -104,23 +104,25 @@ func (a *attempt) replay(req idempotency.Request) (idempotency.Result, error) {
 	return idempotency.Result{Response: resp, Replayed: true}, nil
 }
 
-// claim begins a transaction, tries to take the claim and reads the
+// claim begins a transaction by begin, tries to take the claim and reads the
 // record: one round trip. It does not judge what it finds. Where advisory
 // locks work, the claim is such a lock, which is not asked for if there is a
 // live record; elsewhere it is a row that nobody else can see yet, for which a
 // second claim waits a moment.
 //
 // The record is read by a statement of its own: one that took the lock and
-// read in one go could miss a record committed in between.
-func (a *attempt) claim() error {
+// read in one go could miss a record committed in between. At REPEATABLE READ
+// and SERIALIZABLE it can be missed all the same: a transaction that inserts a
+// record is refused then, and one that does not begins by beginOwn.
+func (a *attempt) claim(begin *statement) error {
 	id := a.id[:]
 	row := a.sql.row.with(id).into(a.found)
 	var err error
 	if a.insertFirst {
-		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enterInsert.with().into(a.entered),
+		_, _, err = pipeline(a.pc, a.claimBy, begin.with(), a.sql.enterInsert.with().into(a.entered),
 			a.sql.hold.with(id), a.sql.reserve.with(id), a.sql.restore.with(), row)
 	} else {
-		_, _, err = pipeline(a.pc, a.claimBy, a.sql.begin.with(), a.sql.enter.with(encodeInt8(a.lock^a.space), id).into(a.entered), row)
+		_, _, err = pipeline(a.pc, a.claimBy, begin.with(), a.sql.enter.with(encodeInt8(a.lock^a.space), id).into(a.entered), row)
 	}
 	switch {
 	case state(err) == stateLockTimeout:

@@ -15,8 +15,8 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	if err != nil {
 		return idempotency.Record{}, err
 	}
-	defer a.done()
-	if _, _, err := pipeline(a.pc, a.claimBy, s.sql.row.with(a.id[:]).into(a.found)); err != nil {
+	defer a.rollback()
+	if _, _, err := pipeline(a.pc, a.claimBy, s.sql.beginOwn.with(), s.sql.row.with(a.id[:]).into(a.found), s.sql.commit.with()); err != nil {
 		return idempotency.Record{}, unavailable("the record could not be read", err)
 	}
 	r := a.record
@@ -90,7 +90,7 @@ func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
 	}
 	defer a.rollback()
 	alone := s.insertFirst // no lock to be had: then skipping locked records is enough
-	begin := []bound{s.sql.sweepBegin.with()}
+	begin := []bound{s.sql.beginOwn.with()}
 	if !s.insertFirst {
 		begin = append(begin, s.sql.sweepLock.with(encodeInt8(s.space)).into(func(v [][]byte) error {
 			alone = len(v[0]) == 1 && v[0][0] == 1

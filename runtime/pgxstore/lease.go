@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
@@ -27,7 +25,7 @@ func (s *Store) acquire(ctx context.Context, req idempotency.Request, token idem
 		return idempotency.Result{}, err
 	}
 	if !a.recall() {
-		err = a.claim()
+		err = a.claim(a.sql.beginOwn)
 	}
 	if a, err = a.begun(ctx, err); err != nil {
 		return idempotency.Result{}, err
@@ -88,20 +86,23 @@ func (s *Store) ReleaseLease(ctx context.Context, req idempotency.Request, token
 	return s.step(ctx, req, s.sql.releaseLease, token)
 }
 
-// step changes the record of req if token holds it. The statement is a
-// transaction of its own.
+// step changes the record of req if token holds it.
 func (s *Store) step(ctx context.Context, req idempotency.Request, change *statement, token idempotency.LeaseToken, params ...[]byte) error {
 	a, err := s.connect(ctx, req.Identity)
 	if err != nil {
 		return err
 	}
-	defer a.done()
+	defer a.rollback()
+	held := false
 	params = append([][]byte{a.id[:], token[:]}, params...)
-	_, tag, err := pipeline(a.pc, a.claimBy, change.with(params...))
+	_, _, err = pipeline(a.pc, a.claimBy, a.sql.beginOwn.with(), change.with(params...).into(func([][]byte) error {
+		held = true
+		return nil
+	}), a.sql.commit.with())
 	switch {
 	case err != nil:
 		return unavailable("the claim could not be changed, or nobody knows", err)
-	case pgconn.NewCommandTag(tag).RowsAffected() == 0:
+	case !held:
 		return idempotency.ErrLeaseLost
 	}
 	return nil

@@ -61,7 +61,8 @@ func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkWritable(ctx, conn); err != nil {
 		return err
 	}
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	// READ COMMITTED sees what was created before the lock was had.
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		err := optional(ctx, tx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", int64(hash("migrate "+t.quoted()))), stateNoFunction, stateNotSupported)
 		if err != nil {
 			return err

@@ -19,17 +19,25 @@ import (
 // Covers STO-22.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, testenv.Postgres(t), func(cfg *pgxpool.Config) { cfg.MaxConns = 10 })
-	var replicas sync.WaitGroup
-	for range 10 {
-		replicas.Go(func() {
-			if err := pgxstore.Migrate(t.Context(), pool); err != nil {
-				t.Error(err)
+	for _, level := range []string{"read committed", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			pool := newPool(t, testenv.Postgres(t), func(cfg *pgxpool.Config) {
+				cfg.MaxConns = 10
+				cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
+			})
+			var replicas sync.WaitGroup
+			for range 10 {
+				replicas.Go(func() {
+					if err := pgxstore.Migrate(t.Context(), pool); err != nil {
+						t.Error(err)
+					}
+				})
 			}
+			replicas.Wait()
+			newStore(t, pool)
 		})
 	}
-	replicas.Wait()
-	newStore(t, pool)
 }
 
 // Migrate does not touch a table that is there, so it waits for nobody.

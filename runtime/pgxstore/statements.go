@@ -11,7 +11,9 @@ import (
 
 // statements are all that a store sends, made once for its table and limits.
 type statements struct {
-	begin, commit, rollback *statement
+	begin            *statement // at the isolation level of work
+	beginOwn         *statement // for the store alone, at READ COMMITTED whatever the session's default is
+	commit, rollback *statement
 
 	// enter returns one row: whether the claim is held, now(), whether the
 	// transaction is read-only, and the server process. It also sets limits.
@@ -28,8 +30,8 @@ type statements struct {
 	remove *statement // deletes the record $1 if it is over
 	insert *statement // inserts a finished record
 
-	// Those of lease mode take the id $1 and the token $2, and begin no
-	// transaction except for lease.
+	// Those of lease mode take the id $1 and the token $2. All but lease return
+	// a row if they changed one.
 	lease         *statement // inserts a claim
 	extendLease   *statement // lets the lease of a claim last for $3
 	completeLease *statement // makes a finished record of a claim
@@ -37,9 +39,8 @@ type statements struct {
 
 	release *statement // deletes the record $1, unless it is a live claim, and returns a row if it did
 
-	sweepBegin *statement
-	sweepLock  *statement // takes the advisory lock $1
-	sweep      *statement // deletes a batch of expired records
+	sweepLock *statement // takes the advisory lock $1
+	sweep     *statement // deletes a batch of expired records
 }
 
 // lockPatience is how long a claim without advisory locks waits for another
@@ -63,6 +64,7 @@ func newStatements(cfg *config) *statements {
 	const columns = "scope, operation, key, fingerprint, status, header, body, created_at, expires_at"
 	s := &statements{
 		begin:    &statement{sql: "begin isolation level " + string(cfg.isolation)},
+		beginOwn: &statement{sql: "begin isolation level read committed"},
 		commit:   &statement{sql: "commit"},
 		rollback: &statement{sql: "rollback"},
 		// A replay takes no lock: it would hold it beyond its answer, and a
@@ -120,25 +122,24 @@ func newStatements(cfg *config) *statements {
 		extendLease: &statement{
 			sql: "update " + table + " set lease_until = greatest(lease_until, statement_timestamp() + $3)," +
 				" expires_at = greatest(expires_at, statement_timestamp() + $3 + $4)" +
-				" where id = $1 and lease_token = $2 and lease_until is not null",
+				" where id = $1 and lease_token = $2 and lease_until is not null returning 1",
 			oids: []uint32{pgtype.UUIDOID, pgtype.UUIDOID, pgtype.IntervalOID, pgtype.IntervalOID},
 		},
 		// The token stays, so that a completion whose answer was lost can be
 		// repeated.
 		completeLease: &statement{
 			sql: "update " + table + " set lease_until = null, created_at = statement_timestamp(), expires_at = statement_timestamp() + $3," +
-				" status = $4, header = $5, body = $6 where id = $1 and lease_token = $2",
+				" status = $4, header = $5, body = $6 where id = $1 and lease_token = $2 returning 1",
 			oids: []uint32{pgtype.UUIDOID, pgtype.UUIDOID, pgtype.IntervalOID, pgtype.Int2OID, pgtype.ByteaOID, pgtype.ByteaOID},
 		},
 		releaseLease: &statement{
-			sql:  "delete from " + table + " where id = $1 and lease_token = $2 and lease_until is not null",
+			sql:  "delete from " + table + " where id = $1 and lease_token = $2 and lease_until is not null returning 1",
 			oids: []uint32{pgtype.UUIDOID, pgtype.UUIDOID},
 		},
 		release: &statement{
 			sql:  "delete from " + table + " where id = $1 and (lease_until is null or lease_until <= now()) returning 1",
 			oids: []uint32{pgtype.UUIDOID},
 		},
-		sweepBegin: &statement{sql: "begin isolation level read committed"},
 		sweepLock: &statement{
 			sql:  "select pg_try_advisory_xact_lock($1)",
 			oids: []uint32{pgtype.Int8OID},
@@ -153,9 +154,9 @@ func newStatements(cfg *config) *statements {
 	// A standby that lags may have a record that has been released.
 	s.recall = &statement{sql: s.row.sql + " and current_setting('transaction_read_only') = 'off'", oids: s.row.oids}
 	for _, st := range []*statement{
-		s.begin, s.commit, s.rollback, s.enter, s.enterPlain, s.enterInsert, s.hold, s.reserve,
+		s.begin, s.beginOwn, s.commit, s.rollback, s.enter, s.enterPlain, s.enterInsert, s.hold, s.reserve,
 		s.restore, s.row, s.recall, s.remove, s.insert, s.lease, s.extendLease, s.completeLease, s.releaseLease,
-		s.release, s.sweepBegin, s.sweepLock, s.sweep,
+		s.release, s.sweepLock, s.sweep,
 	} {
 		st.name = "idemgen_" + strconv.FormatUint(hash(st.sql), 16)
 	}

@@ -83,7 +83,7 @@ func (s *Store) try(ctx context.Context, req idempotency.Request, work idempoten
 		return idempotency.Result{}, err
 	}
 	if !a.recall() {
-		err = a.claim()
+		err = a.claim(a.sql.begin)
 	}
 	if a, err = a.begun(ctx, err); err != nil {
 		return idempotency.Result{}, err
@@ -110,14 +110,15 @@ func (s *Store) try(ctx context.Context, req idempotency.Request, work idempoten
 	return a.complete(ctx, req, resp)
 }
 
-// claimed connects and claims, both within the claim timeout. A caller who goes
-// away meanwhile is noticed when the server has answered.
+// claimed connects and claims for the store alone, both within the claim
+// timeout. A caller who goes away meanwhile is noticed when the server has
+// answered.
 func (s *Store) claimed(ctx context.Context, id idempotency.Identity) (*attempt, error) {
 	a, err := s.connect(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return a.begun(ctx, a.claim())
+	return a.begun(ctx, a.claim(a.sql.beginOwn))
 }
 
 // begun returns a, or rolls it back if its first pipeline has failed or the

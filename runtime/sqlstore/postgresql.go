@@ -39,7 +39,7 @@ func (d postgresql) migrate(ctx context.Context, db *sql.DB, table string) error
 	if _, found, err := inspectPostgreSQL(ctx, conn, table); found || err != nil {
 		return err
 	}
-	tx, err := conn.BeginTx(ctx, nil)
+	tx, err := conn.BeginTx(ctx, readCommitted)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,16 @@ func (e *postgresqlEngine) find(ctx context.Context, id [16]byte) (*record, erro
 }
 
 func (e *postgresqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
-	return affected(e.db.ExecContext(ctx, e.delete, uuid(id), created))
+	tx, err := e.db.BeginTx(ctx, readCommitted)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	n, err := affected(tx.ExecContext(ctx, e.delete, uuid(id), created))
+	if err != nil {
+		return 0, err
+	}
+	return n, tx.Commit()
 }
 
 // sweep makes each batch a transaction that skips records locked by others.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,6 +104,29 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 					return err
 				},
 			})
+		})
+	}
+}
+
+// Migrate looks for what others have created whatever the session's isolation
+// level is.
+//
+// Covers STO-18, STO-22.
+func TestMigrateByManyAtSerializable(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db := openPostgreSQL(t, driver, testenv.Postgres(t)+"&default_transaction_isolation=serializable", 0)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if err := sqlstore.Migrate(t.Context(), db, sqlstore.PostgreSQL); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
 }
