@@ -76,7 +76,7 @@ func (a *attempt) claim(ctx context.Context) (*record, error) {
 			continue
 		}
 		rec, err := decode(found)
-		if err == nil && rec.response.Status == 0 {
+		if err == nil && rec.status == 0 {
 			return nil, idempotency.ErrInFlight
 		}
 		return rec, err

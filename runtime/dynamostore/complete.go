@@ -14,7 +14,7 @@ import (
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
-// maxAnswer is the largest answer, in bytes: an item has at most 400 KB, and
+// maxAnswer is the largest answer, in bytes as it is stored: an item has at most 400 KB, and
 // there must be room for the rest of it.
 const maxAnswer = 350 << 10
 
@@ -27,9 +27,12 @@ type completion struct {
 }
 
 // completion returns what is written when work has answered.
-func (a *attempt) completion(req idempotency.Request, resp idempotency.Response, writes []types.TransactWriteItem) (completion, error) {
-	header := idempotency.MarshalHeader(resp.Header)
-	if size := len(header) + len(resp.Body); size > maxAnswer {
+func (a *attempt) completion(ctx context.Context, req idempotency.Request, resp idempotency.Response, writes []types.TransactWriteItem) (completion, error) {
+	header, body, err := idempotency.EncodeAnswer(ctx, a.cfg.codec, req, resp)
+	if err != nil {
+		return completion{}, err
+	}
+	if size := len(header) + len(body); size > maxAnswer {
 		return completion{}, tooLarge(size)
 	}
 	now := time.Now()
@@ -38,7 +41,7 @@ func (a *attempt) completion(req idempotency.Request, resp idempotency.Response,
 	i[attrStatus] = number(int64(resp.Status))
 	i.setBytes(attrFingerprint, req.Fingerprint[:])
 	i.setBytes(attrHeader, header)
-	i.setBytes(attrBody, resp.Body)
+	i.setBytes(attrBody, body)
 	i.setTime(attrCreatedAt, now)
 	i.setTime(attrExpiresAt, expires)
 	i[attrTTL] = ttl(expires)
@@ -200,7 +203,7 @@ func (s *Store) look(ctx context.Context, c completion, refusal error) (verdict,
 		return over, err
 	case rec.token != c.token:
 		return over, lost
-	case rec.response.Status != 0:
+	case rec.status != 0:
 		return over, nil
 	case refusal != nil:
 		return refused, refusal

@@ -18,16 +18,17 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	switch {
 	case err != nil:
 		return idempotency.Record{}, err
-	case r.response.Status == 0:
+	case r.status == 0:
 		return idempotency.Record{}, idempotency.ErrNotFound
 	}
+	resp, err := r.response(ctx, s.cfg.codec)
 	return idempotency.Record{
 		Identity:    r.Identity,
 		Fingerprint: r.fingerprint,
-		Response:    r.response,
+		Response:    resp,
 		CreatedAt:   r.createdAt,
 		ExpiresAt:   r.expiresAt,
-	}, nil
+	}, err
 }
 
 // find reads the record or claim of id.
@@ -57,7 +58,7 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	}
 	condition := "attribute_not_exists(id) OR (#token = :token AND attribute_exists(#status))"
 	values := item{":token": &types.AttributeValueMemberS{Value: r.token}}
-	if r.response.Status == 0 {
+	if r.status == 0 {
 		if !r.leaseUntil.Before(s.passed()) {
 			return idempotency.ErrInFlight
 		}

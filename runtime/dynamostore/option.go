@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // config is what the options have settled.
@@ -15,6 +17,7 @@ type config struct {
 	claimTimeout  time.Duration
 	finishTimeout time.Duration
 	withoutTTL    bool
+	codec         idempotency.Codec // nil where answers are stored as they are
 }
 
 // Option changes a default of [New].
@@ -103,6 +106,17 @@ func WithFinishTimeout(d time.Duration) Option {
 func WithoutTTL() Option {
 	return func(cfg *config) error {
 		cfg.withoutTTL = true
+		return nil
+	}
+}
+
+// WithCodec sets the form in which answers are stored, such as that of package
+// answercodec: compressed, or encrypted. Answers that are there already stay
+// readable, unless the codec refuses them. The default is none: they are stored
+// as they are.
+func WithCodec(c idempotency.Codec) Option {
+	return func(cfg *config) error {
+		cfg.codec = c
 		return nil
 	}
 }

@@ -1,6 +1,7 @@
 package dynamostore
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -74,7 +75,8 @@ type record struct {
 	token                string
 	leaseUntil           time.Time // of a claim
 	fingerprint          []byte
-	response             idempotency.Response // the status is 0 for a claim
+	status               int // 0 for a claim
+	header, body         []byte
 	createdAt, expiresAt time.Time
 }
 
@@ -92,18 +94,13 @@ func decode(i item) (*record, error) {
 		r.leaseUntil = d.time(attrLeaseUntil)
 		return r, d.err
 	}
-	r.response.Status = int(d.number(attrStatus))
-	if s := r.response.Status; s < 100 || s > 999 {
+	r.status = int(d.number(attrStatus))
+	if r.status < 100 || r.status > 999 {
 		d.fail(attrStatus)
 	}
 	r.fingerprint = d.bytes(attrFingerprint)
-	r.response.Body = d.bytes(attrBody)
+	r.header, r.body = d.bytes(attrHeader), d.bytes(attrBody)
 	r.createdAt, r.expiresAt = d.time(attrCreatedAt), d.time(attrExpiresAt)
-	header, err := idempotency.UnmarshalHeader(d.bytes(attrHeader))
-	if d.err == nil {
-		d.err = err
-	}
-	r.response.Header = header
 	return r, d.err
 }
 
@@ -158,9 +155,17 @@ func (d *decoder) time(name string) time.Time { return time.UnixMilli(d.number(n
 
 // answer replays r to req, unless it belongs to another request. Two
 // identities that share an id are told apart here.
-func (r *record) answer(req idempotency.Request) (idempotency.Result, error) {
+func (r *record) answer(ctx context.Context, c idempotency.Codec, req idempotency.Request) (idempotency.Result, error) {
 	if r.Identity != req.Identity || !req.Matches(r.fingerprint) {
 		return idempotency.Result{}, idempotency.ErrMismatch
 	}
-	return idempotency.Result{Response: r.response, Replayed: true}, nil
+	resp, err := r.response(ctx, c)
+	return idempotency.Result{Response: resp, Replayed: err == nil}, err
+}
+
+// response decodes the stored answer.
+func (r *record) response(ctx context.Context, c idempotency.Codec) (idempotency.Response, error) {
+	return idempotency.DecodeAnswer(ctx, c, idempotency.StoredAnswer{
+		Identity: r.Identity, Fingerprint: r.fingerprint, Status: r.status, Header: r.header, Body: r.body,
+	})
 }

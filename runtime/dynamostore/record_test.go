@@ -34,11 +34,11 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.response.Status < 100 || r.response.Status > 999 {
-			t.Errorf("status %d", r.response.Status)
+		if r.status < 100 || r.status > 999 {
+			t.Errorf("status %d", r.status)
 		}
 		if r.Identity != (idempotency.Identity{Scope: scope, Operation: operation, Key: key}) ||
-			string(r.fingerprint) != string(fingerprint) || string(r.response.Body) != string(body) {
+			string(r.fingerprint) != string(fingerprint) || string(r.body) != string(body) {
 			t.Errorf("%v became %+v", i, r)
 		}
 		for name := range i {

@@ -48,7 +48,7 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	case err != nil:
 		return idempotency.Result{}, err
 	case found != nil:
-		return found.answer(req)
+		return found.answer(ctx, s.cfg.codec, req)
 	}
 
 	settled := false // the claim is over, or nobody knows
@@ -75,7 +75,7 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	if err := lease.verdict(); err != nil {
 		return idempotency.Result{}, unavailable("the request took longer than a claim may be held; nothing was kept", err)
 	}
-	c, err := a.completion(req, resp, tx.writes)
+	c, err := a.completion(ctx, req, resp, tx.writes)
 	if err != nil {
 		return idempotency.Result{}, err
 	}

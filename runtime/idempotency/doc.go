@@ -50,7 +50,9 @@
 // # What the authors of stores need
 //
 // [Store], [Work], [Result], [Response]; [Keeper] and [Record]; [Leaser] and
-// [LeaseStore]; [MarshalHeader] and [UnmarshalHeader].
+// [LeaseStore]; [EncodeAnswer], [DecodeAnswer] and [StoredAnswer], which use
+// [MarshalHeader] and [UnmarshalHeader]. Authors of codecs need [Codec] and
+// [Encoded]; who reads records meets an [*UnreadableError].
 //
 // # What generated code alone needs
 //

@@ -33,7 +33,8 @@ type Store[Tx any] interface {
 	//   - [ErrUnavailable]: the store cannot be reached, or work lost too many
 	//     conflicts; nothing was kept.
 	//   - [ErrOutcomeUnknown]: the connection was lost in COMMIT and nobody can
-	//     say yet.
+	//     say yet; or the answer is stored and cannot be read here, see
+	//     [DecodeAnswer].
 	// After each of them a retry with the same key is safe.
 	//
 	// Work gets ctx (or a child of it). Commit and rollback run on a context
@@ -58,7 +59,8 @@ type Keeper interface {
 	Sweep(ctx context.Context) (int64, error)
 	// Lookup returns the stored record of id, expired or not; a claim only
 	// where it is a record, in lease mode. It returns [ErrNotFound] where there
-	// is none.
+	// is none. Where the answer cannot be read the error wraps an
+	// [*UnreadableError], and header and body alone are missing in the Record.
 	Lookup(ctx context.Context, id Identity) (Record, error)
 	// Release deletes the stored record of id, so that the next request with
 	// this key runs again. It returns [ErrNotFound] where there is none and

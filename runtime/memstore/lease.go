@@ -12,24 +12,29 @@ func (s *Store) AcquireLease(ctx context.Context, req idempotency.Request, token
 	if err := ctx.Err(); err != nil {
 		return idempotency.Result{}, cancelled(err)
 	}
+	found, err := s.acquire(req, token)
+	if err != nil || found == nil {
+		return idempotency.Result{}, err
+	}
+	return s.replay(ctx, req, found)
+}
+
+// acquire returns the stored answer of req, or claims it if there is none.
+func (s *Store) acquire(req idempotency.Request, token idempotency.LeaseToken) (*record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	if s.holder(req, token) != nil {
-		return idempotency.Result{}, nil
+		return nil, nil
 	}
 	found, err := s.find(req, now)
-	switch {
-	case err != nil:
-		return idempotency.Result{}, err
-	case found != nil:
-		resp, err := found.response()
-		return idempotency.Result{Response: resp, Replayed: true}, err
+	if err != nil || found != nil {
+		return found, err
 	}
 	r := &record{fingerprint: req.Fingerprint, createdAt: now, token: token}
 	r.extend(now.Add(req.Lease), req.Retention)
 	s.records[req.Identity] = r
-	return idempotency.Result{}, nil
+	return nil, nil
 }
 
 // ExtendLease implements [idempotency.Leaser].
@@ -45,14 +50,17 @@ func (s *Store) ExtendLease(_ context.Context, req idempotency.Request, token id
 }
 
 // CompleteLease implements [idempotency.Leaser].
-func (s *Store) CompleteLease(_ context.Context, req idempotency.Request, token idempotency.LeaseToken, resp idempotency.Response) error {
+func (s *Store) CompleteLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken, resp idempotency.Response) error {
+	r, err := s.newRecord(ctx, req, resp)
+	if err != nil {
+		return err
+	}
+	r.token = token
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.records[req.Identity]; r == nil || r.token != token {
 		return idempotency.ErrLeaseLost
 	}
-	r := newRecord(req, resp)
-	r.token = token
 	s.keep(req, r)
 	return nil
 }

@@ -21,7 +21,8 @@ import (
 // rolled back, because there is nothing to roll back. It is safe for
 // concurrent use. Expired records stay in memory until [Store.Sweep] is called.
 type Store struct {
-	now func() time.Time
+	now   func() time.Time
+	codec idempotency.Codec // nil where answers are stored as they are
 
 	mu      sync.Mutex
 	running map[idempotency.Identity]struct{} // claims; an entry lives as long as its work
@@ -53,6 +54,12 @@ func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.now = now }
 }
 
+// WithCodec sets the form in which answers are kept, such as that of package
+// answercodec. Defaults to none.
+func WithCodec(c idempotency.Codec) Option {
+	return func(s *Store) { s.codec = c }
+}
+
 // New returns an empty store.
 func New(opts ...Option) *Store {
 	s := &Store{
@@ -76,8 +83,7 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 		return idempotency.Result{}, err
 	}
 	if found != nil {
-		resp, err := found.response()
-		return idempotency.Result{Response: resp, Replayed: true}, err
+		return s.replay(ctx, req, found)
 	}
 
 	var finished *record // stays nil when work fails or panics
@@ -86,7 +92,9 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	if err != nil {
 		return idempotency.Result{}, err
 	}
-	finished = newRecord(req, resp)
+	if finished, err = s.newRecord(ctx, req, resp); err != nil {
+		return idempotency.Result{}, err
+	}
 	return idempotency.Result{Response: resp}, nil
 }
 
@@ -155,13 +163,17 @@ func (s *Store) settle(req idempotency.Request, r *record) {
 }
 
 // newRecord returns a record of the answer, which is to be kept.
-func newRecord(req idempotency.Request, resp idempotency.Response) *record {
+func (s *Store) newRecord(ctx context.Context, req idempotency.Request, resp idempotency.Response) (*record, error) {
+	header, body, err := idempotency.EncodeAnswer(ctx, s.codec, req, resp)
+	if err != nil {
+		return nil, err
+	}
 	return &record{
 		fingerprint: req.Fingerprint,
 		status:      resp.Status,
-		header:      idempotency.MarshalHeader(resp.Header),
-		body:        append([]byte{}, resp.Body...),
-	}
+		header:      header,
+		body:        append([]byte{}, body...),
+	}, nil
 }
 
 func (s *Store) keep(req idempotency.Request, r *record) {
@@ -170,14 +182,18 @@ func (s *Store) keep(req idempotency.Request, r *record) {
 	s.records[req.Identity] = r
 }
 
+// replay answers req from r.
+func (s *Store) replay(ctx context.Context, req idempotency.Request, r *record) (idempotency.Result, error) {
+	resp, err := s.response(ctx, req.Identity, r)
+	return idempotency.Result{Response: resp, Replayed: err == nil}, err
+}
+
 // response returns a copy of the stored answer, so that nobody who changes it
 // changes the record.
-func (r *record) response() (idempotency.Response, error) {
-	h, err := idempotency.UnmarshalHeader(r.header)
-	if err != nil {
-		return idempotency.Response{}, err
-	}
-	return idempotency.Response{Status: r.status, Header: h, Body: append([]byte{}, r.body...)}, nil
+func (s *Store) response(ctx context.Context, id idempotency.Identity, r *record) (idempotency.Response, error) {
+	return idempotency.DecodeAnswer(ctx, s.codec, idempotency.StoredAnswer{
+		Identity: id, Fingerprint: r.fingerprint[:], Status: r.status, Header: r.header, Body: append([]byte{}, r.body...),
+	})
 }
 
 // Sweep implements [idempotency.Keeper].
@@ -199,22 +215,26 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 }
 
 // Lookup implements [idempotency.Keeper].
-func (s *Store) Lookup(_ context.Context, id idempotency.Identity) (idempotency.Record, error) {
+func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (rec idempotency.Record, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := s.records[id]
 	if r == nil {
+		s.mu.Unlock()
 		return idempotency.Record{}, idempotency.ErrNotFound
 	}
-	resp, err := r.response()
-	return idempotency.Record{
+	found := *r // a claim is extended in place
+	s.mu.Unlock()
+	rec = idempotency.Record{
 		Identity:    id,
-		Fingerprint: append([]byte{}, r.fingerprint[:]...),
-		Response:    resp,
-		CreatedAt:   r.createdAt,
-		ExpiresAt:   r.expires,
-		LeaseUntil:  r.leaseUntil,
-	}, err
+		Fingerprint: append([]byte{}, found.fingerprint[:]...),
+		CreatedAt:   found.createdAt,
+		ExpiresAt:   found.expires,
+		LeaseUntil:  found.leaseUntil,
+	}
+	if found.leaseUntil.IsZero() {
+		rec.Response, err = s.response(ctx, id, &found)
+	}
+	return rec, err
 }
 
 // Release implements [idempotency.Keeper].

@@ -88,10 +88,10 @@ func (a *attempt) recall() bool {
 }
 
 // replay answers req from the live record. Where that takes no more than a
-// rollback, nobody waits for it.
-func (a *attempt) replay(req idempotency.Request) (idempotency.Result, error) {
-	resp, err := a.record.answer(req)
-	switch {
+// rollback, nobody waits for it. The connection is given back before the answer
+// is decoded.
+func (a *attempt) replay(ctx context.Context, req idempotency.Request) (idempotency.Result, error) {
+	switch err := a.record.answers(req); {
 	case err != nil:
 		a.rollback()
 		return idempotency.Result{}, err
@@ -101,7 +101,8 @@ func (a *attempt) replay(req idempotency.Request) (idempotency.Result, error) {
 		go a.rollback() // each holds a connection of the pool, so there are never many
 	}
 	a.recent.add(a.lock)
-	return idempotency.Result{Response: resp, Replayed: true}, nil
+	resp, err := a.record.response(ctx, a.cfg.codec)
+	return idempotency.Result{Response: resp, Replayed: err == nil}, err
 }
 
 // claim begins a transaction by begin, tries to take the claim and reads the

@@ -39,15 +39,18 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 		a.rollback()
 		return idempotency.Result{}, fmt.Errorf("pgxstore: %s: the answer's status is %d; nothing is kept", req.Operation, resp.Status)
 	}
+	header, body, err := a.encode(ctx, req, resp)
+	if err != nil {
+		return idempotency.Result{}, err
+	}
 	id := a.id[:]
-	header := idempotency.MarshalHeader(resp.Header)
 	statements := make([]bound, 0, 3)
 	if a.record != nil { // over
 		statements = append(statements, a.sql.remove.with(id))
 	}
 	statements = append(statements,
 		a.sql.insert.with(id, encodeInterval(req.Retention), a.began[:], encodeInt2(resp.Status),
-			[]byte(req.Scope), []byte(req.Operation), []byte(req.Key), req.Fingerprint[:], header, nonNil(resp.Body)),
+			[]byte(req.Scope), []byte(req.Operation), []byte(req.Key), req.Fingerprint[:], header, nonNil(body)),
 		a.sql.commit.with())
 
 	done, tag, err := pipeline(a.pc, a.finishBy(), statements...)
@@ -70,6 +73,20 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 		return idempotency.Result{}, errEnded
 	}
 	return idempotency.Result{}, unavailable("the answer could not be stored", err)
+}
+
+// encode returns what is stored of resp. If that fails, or the codec panics, the
+// transaction is rolled back and the attempt is over.
+func (a *attempt) encode(ctx context.Context, req idempotency.Request, resp idempotency.Response) (header, body []byte, err error) {
+	encoded := false
+	defer func() {
+		if !encoded {
+			a.rollback()
+		}
+	}()
+	header, body, err = idempotency.EncodeAnswer(ctx, a.cfg.codec, req, resp)
+	encoded = err == nil
+	return header, body, err
 }
 
 // commit ends a transaction that has no claim.
@@ -104,7 +121,10 @@ func (s *Store) resolve(ctx context.Context, req idempotency.Request, resp idemp
 			a.rollback()
 			switch {
 			case a.live():
-				stored, err := a.record.answer(req)
+				if err := a.record.answers(req); err != nil {
+					return idempotency.Result{}, err
+				}
+				stored, err := a.record.response(ctx, s.cfg.codec)
 				// Another attempt can only have answered if ours was rolled back;
 				// where its answer is the same, nobody can tell them apart.
 				return idempotency.Result{Response: stored, Replayed: !same(stored, resp)}, err

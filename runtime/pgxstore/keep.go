@@ -23,18 +23,18 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	if r == nil || r.Identity != id {
 		return idempotency.Record{}, idempotency.ErrNotFound
 	}
-	resp, err := r.response()
-	if err != nil {
-		return idempotency.Record{}, err
-	}
-	return idempotency.Record{
+	rec := idempotency.Record{
 		Identity:    r.Identity,
 		Fingerprint: r.Fingerprint,
-		Response:    resp,
+		Response:    idempotency.Response{Status: r.status},
 		CreatedAt:   r.createdAt,
 		ExpiresAt:   r.expiresAt,
 		LeaseUntil:  r.leaseUntil,
-	}, nil
+	}
+	if !r.claim() {
+		rec.Response, err = r.response(ctx, s.cfg.codec)
+	}
+	return rec, err
 }
 
 // Release implements [idempotency.Keeper].

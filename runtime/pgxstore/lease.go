@@ -35,7 +35,7 @@ func (s *Store) acquire(ctx context.Context, req idempotency.Request, token idem
 		return idempotency.Result{}, nil
 	}
 	if a.live() {
-		return a.replay(req)
+		return a.replay(ctx, req)
 	}
 	if a.held {
 		err = a.admit(req)
@@ -77,8 +77,12 @@ func (s *Store) CompleteLease(ctx context.Context, req idempotency.Request, toke
 	if resp.Status < 100 || resp.Status > 999 {
 		return fmt.Errorf("pgxstore: %s: the answer's status is %d; it cannot be stored", req.Operation, resp.Status)
 	}
+	header, body, err := idempotency.EncodeAnswer(ctx, s.cfg.codec, req, resp)
+	if err != nil {
+		return err
+	}
 	return s.step(ctx, req, s.sql.completeLease, token,
-		encodeInterval(req.Retention), encodeInt2(resp.Status), idempotency.MarshalHeader(resp.Header), nonNil(resp.Body))
+		encodeInterval(req.Retention), encodeInt2(resp.Status), header, nonNil(body))
 }
 
 // ReleaseLease implements [idempotency.Leaser], in one round trip.

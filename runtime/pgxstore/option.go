@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // config is what the options have settled.
@@ -20,6 +22,7 @@ type config struct {
 	batch          int
 	pause          time.Duration
 	limits         []sessionLimit
+	codec          idempotency.Codec // nil where answers are stored as they are
 }
 
 // sessionLimit is a server setting that bounds how long a transaction without
@@ -150,6 +153,17 @@ func WithSessionLimits(idle, check time.Duration) Option {
 			return errors.New("pgxstore: WithSessionLimits: a limit is not negative")
 		}
 		cfg.limits = []sessionLimit{{idleInTransaction, idle}, {connectionCheck, check}}
+		return nil
+	}
+}
+
+// WithCodec sets the form in which answers are stored, such as that of package
+// answercodec: compressed, or encrypted. Answers that are there already stay
+// readable, unless the codec refuses them. The default is none: they are stored
+// as they are.
+func WithCodec(c idempotency.Codec) Option {
+	return func(cfg *config) error {
+		cfg.codec = c
 		return nil
 	}
 }

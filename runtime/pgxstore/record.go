@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -40,24 +41,19 @@ func (r *record) of(req idempotency.Request) error {
 	return nil
 }
 
-// answer returns the stored answer to req.
-func (r *record) answer(req idempotency.Request) (idempotency.Response, error) {
-	switch err := r.of(req); {
-	case err != nil:
-		return idempotency.Response{}, err
-	case r.claim():
-		return idempotency.Response{}, idempotency.ErrInFlight
+// answers says why r holds no answer to req, or nil.
+func (r *record) answers(req idempotency.Request) error {
+	if err := r.of(req); err != nil || !r.claim() {
+		return err
 	}
-	return r.response()
+	return idempotency.ErrInFlight
 }
 
 // response decodes the stored answer.
-func (r *record) response() (idempotency.Response, error) {
-	h, err := idempotency.UnmarshalHeader(r.header)
-	if err != nil {
-		return idempotency.Response{}, err
-	}
-	return idempotency.Response{Status: r.status, Header: h, Body: r.body}, nil
+func (r *record) response(ctx context.Context, c idempotency.Codec) (idempotency.Response, error) {
+	return idempotency.DecodeAnswer(ctx, c, idempotency.StoredAnswer{
+		Identity: r.Identity, Fingerprint: r.Fingerprint, Status: r.status, Header: r.header, Body: r.body,
+	})
 }
 
 var errProtocol = errors.New("pgxstore: the server's answer does not have the expected columns")

@@ -89,7 +89,7 @@ func (s *Store) try(ctx context.Context, req idempotency.Request, work idempoten
 		return idempotency.Result{}, err
 	}
 	if a.live() {
-		return a.replay(req)
+		return a.replay(ctx, req)
 	}
 	switch {
 	case !a.held:

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // How a record that is completed came to be, in the words of the script.
@@ -23,7 +21,8 @@ type completion struct {
 	key, token, origin string
 	fingerprint        []byte
 	retention          time.Duration
-	response           idempotency.Response
+	status             int
+	header, body       []byte
 	queued             queued
 }
 
@@ -32,7 +31,7 @@ func (c *completion) arguments() ([]string, []any) {
 	keys := append([]string{c.key}, c.queued.keys...)
 	retention := (c.retention + time.Millisecond - 1).Milliseconds()
 	args := append(make([]any, 0, 7+len(c.queued.args)), c.token, c.origin, retention, c.fingerprint,
-		c.response.Status, idempotency.MarshalHeader(c.response.Header), c.response.Body)
+		c.status, c.header, c.body)
 	return keys, append(args, c.queued.args...)
 }
 

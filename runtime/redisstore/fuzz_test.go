@@ -20,10 +20,10 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.response.Status < 100 || r.response.Status > 999 {
-			t.Errorf("status %d", r.response.Status)
+		if r.status < 100 || r.status > 999 {
+			t.Errorf("status %d", r.status)
 		}
-		if r.Identity != (idempotency.Identity{Scope: scope, Operation: operation, Key: key}) || r.fingerprint != fingerprint || string(r.response.Body) != body {
+		if r.Identity != (idempotency.Identity{Scope: scope, Operation: operation, Key: key}) || r.fingerprint != fingerprint || string(r.body) != body {
 			t.Errorf("%q became %+v", fields, r)
 		}
 		for i := range fields {

@@ -28,13 +28,14 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	case r.Identity != id:
 		return idempotency.Record{}, idempotency.ErrNotFound
 	}
+	resp, err := r.response(ctx, s.cfg.codec)
 	return idempotency.Record{
 		Identity:    r.Identity,
 		Fingerprint: []byte(r.fingerprint),
-		Response:    r.response,
+		Response:    resp,
 		CreatedAt:   r.createdAt,
 		ExpiresAt:   r.expiresAt,
-	}, nil
+	}, err
 }
 
 // Release implements [idempotency.Keeper].

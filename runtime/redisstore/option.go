@@ -21,6 +21,7 @@ type config struct {
 	replicas      int
 	replicaWait   time.Duration
 	logger        *slog.Logger
+	codec         idempotency.Codec // nil where answers are stored as they are
 }
 
 // Option changes a default of [New].
@@ -138,6 +139,17 @@ func WithLogger(logger *slog.Logger) Option {
 			logger = slog.New(slog.DiscardHandler)
 		}
 		cfg.logger = logger
+		return nil
+	}
+}
+
+// WithCodec sets the form in which answers are stored, such as that of package
+// answercodec: compressed, or encrypted. Answers that are there already stay
+// readable, unless the codec refuses them. The default is none: they are stored
+// as they are.
+func WithCodec(c idempotency.Codec) Option {
+	return func(cfg *config) error {
+		cfg.codec = c
 		return nil
 	}
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -12,7 +13,8 @@ import (
 type record struct {
 	idempotency.Identity
 	fingerprint          string
-	response             idempotency.Response
+	status               int
+	header, body         []byte
 	createdAt, expiresAt time.Time
 }
 
@@ -34,10 +36,6 @@ func decode(fields []any) (*record, error) {
 	if err != nil || status < 100 || status > 999 {
 		return nil, errDamaged(fmt.Sprintf("status %q", text[0]))
 	}
-	header, err := idempotency.UnmarshalHeader([]byte(text[5]))
-	if err != nil {
-		return nil, err
-	}
 	var times [2]time.Time
 	for i := range times {
 		ms, err := strconv.ParseInt(text[7+i], 10, 64)
@@ -49,7 +47,9 @@ func decode(fields []any) (*record, error) {
 	return &record{
 		Identity:    idempotency.Identity{Scope: text[1], Operation: text[2], Key: text[3]},
 		fingerprint: text[4],
-		response:    idempotency.Response{Status: status, Header: header, Body: []byte(text[6])},
+		status:      status,
+		header:      []byte(text[5]),
+		body:        []byte(text[6]),
 		createdAt:   times[0],
 		expiresAt:   times[1],
 	}, nil
@@ -57,9 +57,17 @@ func decode(fields []any) (*record, error) {
 
 // answer replays r to req, unless it belongs to another request. Two
 // identities that share an id are told apart here.
-func (r *record) answer(req idempotency.Request) (idempotency.Result, error) {
+func (r *record) answer(ctx context.Context, c idempotency.Codec, req idempotency.Request) (idempotency.Result, error) {
 	if r.Identity != req.Identity || !req.Matches([]byte(r.fingerprint)) {
 		return idempotency.Result{}, idempotency.ErrMismatch
 	}
-	return idempotency.Result{Response: r.response, Replayed: true}, nil
+	resp, err := r.response(ctx, c)
+	return idempotency.Result{Response: resp, Replayed: err == nil}, err
+}
+
+// response decodes the stored answer.
+func (r *record) response(ctx context.Context, c idempotency.Codec) (idempotency.Response, error) {
+	return idempotency.DecodeAnswer(ctx, c, idempotency.StoredAnswer{
+		Identity: r.Identity, Fingerprint: []byte(r.fingerprint), Status: r.status, Header: r.header, Body: r.body,
+	})
 }

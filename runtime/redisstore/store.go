@@ -53,7 +53,7 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	case err != nil:
 		return idempotency.Result{}, err
 	case found != nil:
-		return found.answer(req)
+		return found.answer(ctx, s.cfg.codec, req)
 	}
 
 	settled := false // the claim is over, or nobody knows
@@ -78,9 +78,14 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	if err := lease.verdict(); err != nil {
 		return idempotency.Result{}, unavailable("the request took longer than a claim may be held; nothing was kept", err)
 	}
+	header, body, err := idempotency.EncodeAnswer(ctx, s.cfg.codec, req, resp)
+	if err != nil {
+		return idempotency.Result{}, err
+	}
 	settled, err = s.complete(ctx, completion{
 		key: a.key, token: a.token, origin: claimed,
-		fingerprint: req.Fingerprint[:], retention: req.Retention, response: resp,
+		fingerprint: req.Fingerprint[:], retention: req.Retention,
+		status: resp.Status, header: header, body: body,
 		queued: tx.queued,
 	})
 	if err != nil {
@@ -105,7 +110,7 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[*Tx]) (idemp
 	}
 	_, err = s.complete(ctx, completion{
 		key: s.cfg.prefix + "{" + tx.tag + "}:once:" + token, token: token, origin: unclaimed,
-		retention: onceRetention, response: idempotency.Response{Status: resp.Status},
+		retention: onceRetention, status: resp.Status,
 		queued: tx.queued,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ type engine interface {
 	// a has a claim.
 	check(ctx context.Context, a *attempt) error
 	// insert stores the record of a claimed request, in place of one that is over.
-	insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error
+	insert(ctx context.Context, a *attempt, k key, req idempotency.Request, kept answer) error
 	// judge says what err means for the transaction in which it came.
 	judge(err error) verdict
 	// proves says that an attempt that has the claim and finds no record shows

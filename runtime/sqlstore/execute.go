@@ -60,7 +60,7 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 		case err != nil:
 			return idempotency.Result{}, unavailable(err)
 		case rec.live():
-			return rec.answer(req)
+			return s.answer(ctx, rec, req)
 		}
 	}
 
@@ -75,7 +75,8 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 	defer a.end(s.finishTimeout)
 	switch {
 	case a.record.live():
-		return a.record.answer(req)
+		a.end(s.finishTimeout) // before the answer is decoded
+		return s.answer(ctx, a.record, req)
 	case !a.held:
 		return idempotency.Result{}, idempotency.ErrInFlight
 	case !allowed:
@@ -93,12 +94,16 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 
 // complete stores resp and commits.
 func (s *Store) complete(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) (idempotency.Result, error) {
+	header, body, err := idempotency.EncodeAnswer(ctx, s.codec, req, resp)
+	if err != nil {
+		return idempotency.Result{}, err
+	}
 	finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.finishTimeout)
 	defer cancel()
-	if err := s.engine.insert(finishing, a, k, req, resp); err != nil {
+	if err := s.engine.insert(finishing, a, k, req, answer{resp.Status, header, body}); err != nil {
 		return idempotency.Result{}, s.failed(err)
 	}
-	err := a.commit(s.finishTimeout)
+	err = a.commit(s.finishTimeout)
 	if err == nil {
 		return idempotency.Result{Response: resp}, nil
 	}
@@ -210,7 +215,7 @@ func (s *Store) resolve(ctx context.Context, k key, req idempotency.Request, res
 			a.end(s.finishTimeout)
 			switch {
 			case a.record.live():
-				res, err := a.record.answer(req)
+				res, err := s.answer(ctx, a.record, req)
 				// Another attempt can only have answered if this one was rolled back;
 				// where its answer is the same, nobody can tell them apart.
 				res.Replayed = err == nil && !same(res.Response, resp)

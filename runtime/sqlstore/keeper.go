@@ -59,7 +59,7 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 		rec.LeaseUntil = time.UnixMilli(r.leaseUntil)
 		return rec, nil
 	}
-	rec.Response, err = r.response()
+	rec.Response, err = s.response(ctx, r)
 	return rec, err
 }
 
@@ -82,11 +82,14 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 			return idempotency.ErrInFlight
 		}
 	}
-	rec, err := s.Lookup(ctx, id)
-	if err != nil {
+	r, err := s.engine.find(ctx, k.id)
+	switch {
+	case err != nil:
 		return err
+	case r == nil || r.Identity != id:
+		return idempotency.ErrNotFound
 	}
-	n, err := s.engine.remove(ctx, k.id, rec.CreatedAt.UnixMilli())
+	n, err := s.engine.remove(ctx, k.id, r.created)
 	if err != nil {
 		return fmt.Errorf("sqlstore: release: %w", err)
 	}

@@ -160,10 +160,9 @@ func (e *mysqlEngine) check(ctx context.Context, a *attempt) error {
 	return err
 }
 
-func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error {
-	header := idempotency.MarshalHeader(resp.Header)
+func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, kept answer) error {
 	const others = 1 << 10 // what the message holds besides
-	if size := len(header) + len(resp.Body) + len(req.Scope) + len(req.Operation) + len(req.Key) + others; size > e.maxPacket {
+	if size := len(kept.header) + len(kept.body) + len(req.Scope) + len(req.Operation) + len(req.Key) + others; size > e.maxPacket {
 		return &idempotency.Error{
 			Code: idempotency.CodeResponseTooLarge,
 			Err:  fmt.Errorf("sqlstore: the answer and its key are a message of %d bytes, and the server's max_allowed_packet is %d: raise it", size, e.maxPacket),
@@ -175,7 +174,7 @@ func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempot
 		}
 	}
 	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], []byte(req.Scope), []byte(req.Operation), []byte(req.Key),
-		req.Fingerprint[:], resp.Status, header, nonNil(resp.Body), milliseconds(req.Retention))
+		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))
 	return err
 }
 

@@ -184,14 +184,14 @@ func (e *postgresqlEngine) check(ctx context.Context, a *attempt) error {
 	return explained(err)
 }
 
-func (e *postgresqlEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error {
+func (e *postgresqlEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, kept answer) error {
 	if a.record != nil { // over
 		if _, err := a.tx.ExecContext(ctx, e.expire, uuid(k.id)); err != nil {
 			return explained(err)
 		}
 	}
 	_, err := a.tx.ExecContext(ctx, e.store, uuid(k.id), req.Scope, req.Operation, req.Key, req.Fingerprint[:],
-		resp.Status, idempotency.MarshalHeader(resp.Header), nonNil(resp.Body), milliseconds(req.Retention))
+		kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))
 	return explained(err)
 }
 

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"time"
@@ -62,29 +63,28 @@ func (r *record) of(req idempotency.Request) error {
 }
 
 // answer replays r to req, unless it belongs to another request.
-func (r *record) answer(req idempotency.Request) (idempotency.Result, error) {
+func (s *Store) answer(ctx context.Context, r *record, req idempotency.Request) (idempotency.Result, error) {
 	if err := r.of(req); err != nil {
 		return idempotency.Result{}, err
 	}
 	if r.leaseUntil != 0 {
 		return idempotency.Result{}, idempotency.ErrInFlight
 	}
-	resp, err := r.response()
-	if err != nil {
-		return idempotency.Result{}, err
-	}
-	return idempotency.Result{Response: resp, Replayed: true}, nil
+	resp, err := s.response(ctx, r)
+	return idempotency.Result{Response: resp, Replayed: err == nil}, err
 }
 
-func (r *record) response() (idempotency.Response, error) {
-	if r.status < 200 || r.status > 999 {
-		return idempotency.Response{}, fmt.Errorf("sqlstore: stored status %d is damaged", r.status)
-	}
-	h, err := idempotency.UnmarshalHeader(r.header)
-	if err != nil {
-		return idempotency.Response{}, err
-	}
-	return idempotency.Response{Status: r.status, Header: h, Body: r.body}, nil
+// response decodes the stored answer.
+func (s *Store) response(ctx context.Context, r *record) (idempotency.Response, error) {
+	return idempotency.DecodeAnswer(ctx, s.codec, idempotency.StoredAnswer{
+		Identity: r.Identity, Fingerprint: r.fingerprint, Status: r.status, Header: r.header, Body: r.body,
+	})
+}
+
+// answer is what is stored of one.
+type answer struct {
+	status       int
+	header, body []byte
 }
 
 // milliseconds rounds a retention up to what tables keep.

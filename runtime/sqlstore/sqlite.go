@@ -143,9 +143,9 @@ func (e *sqliteEngine) check(ctx context.Context, a *attempt) error {
 	return nil
 }
 
-func (e *sqliteEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, resp idempotency.Response) error {
+func (e *sqliteEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, kept answer) error {
 	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], req.Scope, req.Operation, req.Key,
-		req.Fingerprint[:], resp.Status, idempotency.MarshalHeader(resp.Header), nonNil(resp.Body), milliseconds(req.Retention))
+		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))
 	return err
 }
 

@@ -18,6 +18,7 @@ type Store struct {
 	// cannot cancel, and the time in which the fate of a COMMIT is looked for.
 	finishTimeout time.Duration
 	claims        claims
+	codec         idempotency.Codec // nil where answers are stored as they are
 	sweeping      sync.Mutex
 }
 
@@ -34,6 +35,7 @@ type config struct {
 	reader        *sql.DB
 	claimTimeout  time.Duration
 	finishTimeout time.Duration
+	codec         idempotency.Codec
 }
 
 func newConfig(opts []Option) config {
@@ -61,6 +63,12 @@ func WithReader(db *sql.DB) Option { return func(c *config) { c.reader = db } }
 // busy_timeout where that is shorter; it may not be longer.
 func WithClaimTimeout(d time.Duration) Option { return func(c *config) { c.claimTimeout = d } }
 
+// WithCodec sets the form in which answers are stored, such as that of package
+// answercodec: compressed, or encrypted. Answers that are there already stay
+// readable, unless the codec refuses them. Defaults to none: they are stored as
+// they are.
+func WithCodec(codec idempotency.Codec) Option { return func(c *config) { c.codec = codec } }
+
 // New returns a store on db. It changes nothing in the database: it verifies
 // that the table is there (see [Migrate]) and that the connections are set up
 // so that the guarantee holds, and returns an error that says what to do where
@@ -78,6 +86,7 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 		engine:        e,
 		claimTimeout:  c.claimTimeout,
 		finishTimeout: c.finishTimeout,
+		codec:         c.codec,
 		claims:        claims{held: make(map[[16]byte]struct{})},
 	}, nil
 }
