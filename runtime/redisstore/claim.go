@@ -56,11 +56,10 @@ func (a *attempt) claim(ctx context.Context, req idempotency.Request) (*record, 
 	answer, err := claimScript.Run(within, a.client, []string{a.key},
 		a.token, a.cfg.lease.Milliseconds(), req.Scope, req.Operation, req.Key).Slice()
 	if err != nil {
-		if !isReply(err) {
-			// It may have been carried out. Without this the key would be in
-			// flight for a lease, and nobody at work.
-			go a.abandon(within)
-		}
+		// It may have been carried out: what is answered is the last time that the
+		// client has sent it. Without this the key would be in flight for a
+		// lease, and nobody at work.
+		go a.abandon(within)
 		return nil, time.Time{}, unavailable("the key could not be claimed; the handler did not run", err)
 	}
 	switch state, rest := split(answer); {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,12 +28,30 @@ type completion struct {
 }
 
 // arguments returns the keys and arguments of the script.
-func (c *completion) arguments() ([]string, []any) {
+func (c *completion) arguments(token *counted) ([]string, []any) {
 	keys := append([]string{c.key}, c.queued.keys...)
 	retention := (c.retention + time.Millisecond - 1).Milliseconds()
-	args := append(make([]any, 0, 7+len(c.queued.args)), c.token, c.origin, retention, c.fingerprint,
+	args := append(make([]any, 0, 7+len(c.queued.args)), token, c.origin, retention, c.fingerprint,
 		c.status, c.header, c.body)
 	return keys, append(args, c.queued.args...)
+}
+
+// counted is an argument that counts how often the client writes it: go-redis
+// sends a command again by itself, and tells only of the last time.
+type counted struct {
+	text    string
+	writes  atomic.Int64
+	answers int64
+}
+
+// uncertain reports whether a command that has no answer may have been carried
+// out.
+func (c *counted) uncertain() bool { return c.writes.Load() > c.answers }
+
+// MarshalBinary implements [encoding.BinaryMarshaler].
+func (c *counted) MarshalBinary() ([]byte, error) {
+	c.writes.Add(1)
+	return []byte(c.text), nil
 }
 
 // resendPause is the longest pause before a completion is sent again.
@@ -44,21 +63,17 @@ const resendPause = 100 * time.Millisecond
 func (s *Store) complete(ctx context.Context, c completion) (settled bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.finishTimeout)
 	defer cancel()
-	keys, args := c.arguments()
-	uncertain := false // one that was not answered may have been carried out
+	token := &counted{text: c.token}
+	keys, args := c.arguments(token)
 	for {
-		answer, replicas, err := s.send(ctx, keys, args)
+		answer, replicas, err := s.send(ctx, token, keys, args)
 		switch {
 		case err == nil:
-			return c.judge(answer, replicas, s.cfg.replicas)
-		case errors.Is(err, redis.ErrClosed): // perhaps when the client was sending it again
+			return true, c.judge(answer, replicas, s.cfg.replicas, token.uncertain())
+		case errors.Is(err, redis.ErrClosed):
 			return true, outcomeUnknown(err)
-		case mayPass(err):
-			uncertain = uncertain || !isReply(err)
-		case uncertain:
-			return true, outcomeUnknown(err)
-		default:
-			return false, unavailable("the answer could not be stored; nothing was kept", err)
+		case !mayPass(err):
+			return s.settle(ctx, c, token.uncertain(), err)
 		}
 		pause := time.NewTimer(rand.N(resendPause))
 		select {
@@ -71,18 +86,37 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 }
 
 // judge reads the script's answer.
-func (c *completion) judge(answer []any, replicas, wanted int) (settled bool, err error) {
+func (c *completion) judge(answer []any, replicas, wanted int, uncertain bool) error {
 	switch state, rest := split(answer); {
 	case state == "done" && replicas < wanted:
-		return true, outcomeUnknown(fmt.Errorf("redisstore: %d of %d replicas have received the answer", replicas, wanted))
+		return outcomeUnknown(fmt.Errorf("redisstore: %d of %d replicas have received the answer", replicas, wanted))
 	case state == "done":
-		return true, nil
+		return nil
+	case state == "lost" && uncertain:
+		return recordGone(errGone)
 	case state == "lost":
-		return true, unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
+		return unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
 	case state == "failed" && len(rest) == 2:
-		return true, fmt.Errorf("redisstore: the queued %s failed, and nothing is kept: %w", c.command(rest[0]), serverError(fmt.Sprint(rest[1])))
+		return fmt.Errorf("redisstore: the queued %s failed, and nothing is kept: %w", c.command(rest[0]), serverError(fmt.Sprint(rest[1])))
 	}
-	return true, errDamaged(fmt.Sprintf("the completion was answered %.64q", answer))
+	return errDamaged(fmt.Sprintf("the completion was answered %.64q", answer))
+}
+
+// settle finds out what a refused completion has left by giving the claim up:
+// one that was sent before and may yet arrive finds it gone, and one that was
+// carried out has left the answer.
+func (s *Store) settle(ctx context.Context, c completion, uncertain bool, refusal error) (settled bool, err error) {
+	state, err := abandonScript.Run(ctx, s.client, []string{c.key}, c.token).Text()
+	answered := err == nil
+	switch {
+	case answered && state == "done" && s.cfg.replicas == 0:
+		return true, nil
+	case answered && state == "freed", !uncertain:
+		return answered, unavailable("the answer could not be stored; nothing was kept", refusal)
+	case answered && state == "gone" && c.origin == claimed:
+		return true, recordGone(refusal)
+	}
+	return true, outcomeUnknown(refusal)
 }
 
 // command names the nth queued command, counted from 1.
@@ -95,34 +129,43 @@ func (c *completion) command(n any) string {
 
 // send runs the script, and waits for replicas on the same connection where
 // that is asked for.
-func (s *Store) send(ctx context.Context, keys []string, args []any) (answer []any, replicas int, err error) {
-	if s.cfg.replicas == 0 {
-		answer, err = completeScript.Run(ctx, s.client, keys, args...).Slice()
-		return answer, 0, err
+func (s *Store) send(ctx context.Context, token *counted, keys []string, args []any) (answer []any, replicas int, err error) {
+	run := func(eval scriptCall) (script, wait *redis.Cmd) { return eval(ctx, s.client, keys, args...), nil }
+	if s.cfg.replicas > 0 {
+		node, err := s.master(ctx, keys[0])
+		if err != nil {
+			return nil, 0, err
+		}
+		run = func(eval scriptCall) (script, wait *redis.Cmd) {
+			pipe := node.Pipeline()
+			script = eval(ctx, pipe, keys, args...)
+			wait = pipe.Do(ctx, "WAIT", s.cfg.replicas, s.cfg.replicaWait.Milliseconds())
+			_, _ = pipe.Exec(ctx) // each command holds its own error
+			return script, wait
+		}
 	}
-	node, err := s.master(ctx, keys[0])
-	if err != nil {
-		return nil, 0, err
+	script, wait := run(completeScript.EvalSha)
+	if redis.HasErrorPrefix(script.Err(), "NOSCRIPT") {
+		token.answers++
+		script, wait = run(completeScript.Eval)
 	}
-	var script, wait *redis.Cmd
-	run := func(eval func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd) {
-		pipe := node.Pipeline()
-		script = eval(ctx, pipe, keys, args...)
-		wait = pipe.Do(ctx, "WAIT", s.cfg.replicas, s.cfg.replicaWait.Milliseconds())
-		_, _ = pipe.Exec(ctx) // each command holds its own error
+	if err := script.Err(); err == nil || isReply(err) {
+		token.answers++
 	}
-	if run(completeScript.EvalSha); redis.HasErrorPrefix(script.Err(), "NOSCRIPT") {
-		run(completeScript.Eval)
-	}
-	if cluster, ok := s.client.(*redis.ClusterClient); ok && redis.HasErrorPrefix(script.Err(), "MOVED") {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok && wait != nil && redis.HasErrorPrefix(script.Err(), "MOVED") {
 		cluster.ReloadState(ctx) // the client follows by itself only outside pipelines of a node
 	}
 	if answer, err = script.Slice(); err != nil {
 		return nil, 0, err
 	}
-	replicas, _ = wait.Int() // none, where WAIT has failed
+	if wait != nil {
+		replicas, _ = wait.Int() // none, where WAIT has failed
+	}
 	return answer, replicas, nil
 }
+
+// scriptCall runs a script by its hash or by its text.
+type scriptCall = func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd
 
 // master returns the client of the node that owns key.
 func (s *Store) master(ctx context.Context, key string) (*redis.Client, error) {

@@ -8,25 +8,18 @@ import (
 
 // Lookup implements [idempotency.Keeper].
 func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
-	_, key, err := s.place(id)
-	if err != nil {
-		return idempotency.Record{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
 	defer cancel()
-	fields, err := lookupScript.Run(ctx, s.client, []string{key}).Slice()
-	switch {
-	case err != nil:
-		return idempotency.Record{}, unavailable("the record could not be read", err)
-	case len(fields) == 0, fields[0] == nil: // a claim has no status
-		return idempotency.Record{}, idempotency.ErrNotFound
-	}
-	r, err := decode(fields)
+	f, err := s.find(ctx, id)
 	switch {
 	case err != nil:
 		return idempotency.Record{}, err
-	case r.Identity != id:
+	case f.claim():
 		return idempotency.Record{}, idempotency.ErrNotFound
+	}
+	r, err := decode(f.fields)
+	if err != nil {
+		return idempotency.Record{}, err
 	}
 	resp, err := r.response(ctx, s.cfg.codec)
 	return idempotency.Record{
@@ -38,22 +31,49 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 	}, err
 }
 
-// Release implements [idempotency.Keeper].
-func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
+// found is what lies under a key.
+type found struct {
+	key, token string
+	fields     []any // as decode takes them
+}
+
+// claim reports whether f is a claim, which has no status.
+func (f found) claim() bool { return f.fields[0] == nil }
+
+// find reads the record or claim of id.
+func (s *Store) find(ctx context.Context, id idempotency.Identity) (found, error) {
 	_, key, err := s.place(id)
 	if err != nil {
-		return err
+		return found{}, err
 	}
+	fields, err := lookupScript.Run(ctx, s.client, []string{key}).Slice()
+	if err != nil {
+		return found{}, unavailable("the record could not be read", err)
+	}
+	token, rest := split(fields)
+	if token == "" || rest[1] != id.Scope || rest[2] != id.Operation || rest[3] != id.Key {
+		return found{}, idempotency.ErrNotFound
+	}
+	return found{key, token, rest}, nil
+}
+
+// Release implements [idempotency.Keeper]. What is deleted is what was read just
+// before: if it has changed meanwhile, it is in flight.
+func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
 	defer cancel()
-	state, err := releaseScript.Run(ctx, s.client, []string{key}, id.Scope, id.Operation, id.Key).Text()
+	f, err := s.find(ctx, id)
 	switch {
 	case err != nil:
-		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
-	case state == "held":
+		return err
+	case f.claim():
 		return idempotency.ErrInFlight
-	case state == "none":
-		return idempotency.ErrNotFound
+	}
+	switch state, err := releaseScript.Run(ctx, s.client, []string{f.key}, f.token).Text(); {
+	case err != nil:
+		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
+	case state == "changed":
+		return idempotency.ErrInFlight
 	}
 	return nil
 }

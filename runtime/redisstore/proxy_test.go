@@ -2,8 +2,10 @@ package redisstore_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -18,11 +20,13 @@ const (
 	loseAnswer fate = iota // the server carries it out; the connection ends before the answer
 	cut                    // the connection ends before the server has it
 	blackhole              // it vanishes, and so does all that follows on its connection
+	refuse                 // it is answered by an error, and the server does not get it
 )
 
-// proxy stands between a client and a server.
+// proxy stands between a client and servers.
 type proxy struct {
-	addr string
+	addr string            // of the first server
+	via  map[string]string // where the proxy listens for each server
 
 	mu    sync.Mutex
 	rules []*rule
@@ -35,27 +39,50 @@ type rule struct {
 	text   []byte
 	fate   fate
 	left   int
+	then   func()        // what happens between the command and the end of its connection, or nil
 	struck chan struct{} // a value for each command that met the fate
 }
 
-func newProxy(t testing.TB, target string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// strike makes a command meet its fate.
+func (r *rule) strike() {
+	if r.then != nil {
+		r.then()
 	}
-	p := &proxy{addr: l.Addr().String(), links: map[net.Conn]net.Conn{}}
-	t.Cleanup(func() { l.Close(); p.closeAll() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(client, target)
+	r.struck <- struct{}{}
+}
+
+func newProxy(t testing.TB, targets ...string) *proxy {
+	t.Helper()
+	p := &proxy{via: map[string]string{}, links: map[net.Conn]net.Conn{}}
+	t.Cleanup(p.closeAll)
+	for _, target := range targets {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
+		t.Cleanup(func() { l.Close() })
+		p.via[target] = l.Addr().String()
+		go func() {
+			for {
+				client, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go p.serve(client, target)
+			}
+		}()
+	}
+	p.addr = p.via[targets[0]]
 	return p
+}
+
+// dial connects to a server through the proxy.
+func (p *proxy) dial(_ context.Context, network, server string) (net.Conn, error) {
+	via, found := p.via[server]
+	if !found {
+		return nil, fmt.Errorf("the proxy does not know %s", server)
+	}
+	return net.Dial(network, via)
 }
 
 func (p *proxy) closeAll() {
@@ -67,20 +94,30 @@ func (p *proxy) closeAll() {
 	}
 }
 
-// script returns what tells a script in a command: its hash.
-func script(t testing.TB, name string) string {
+// source returns the text of a script.
+func source(t testing.TB, name string) string {
 	t.Helper()
-	source, err := os.ReadFile("lua/" + name + ".lua")
+	text, err := os.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha1.Sum(source)
+	return string(text)
+}
+
+// script returns what tells a script in a command: its hash.
+func script(t testing.TB, name string) string {
+	t.Helper()
+	sum := sha1.Sum([]byte(source(t, name)))
 	return hex.EncodeToString(sum[:])
 }
 
 // on gives the next n commands that contain text a fate.
-func (p *proxy) on(text string, f fate, n int) *rule {
-	r := &rule{text: []byte(text), fate: f, left: n, struck: make(chan struct{}, n)}
+func (p *proxy) on(text string, f fate, n int) *rule { return p.onThen(text, f, n, nil) }
+
+// onThen gives the next n commands that contain text a fate, and calls then for
+// each.
+func (p *proxy) onThen(text string, f fate, n int, then func()) *rule {
+	r := &rule{text: []byte(text), fate: f, left: n, then: then, struck: make(chan struct{}, n)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = append(p.rules, r)
@@ -137,7 +174,7 @@ func (p *proxy) serve(client net.Conn, target string) {
 			}
 			select {
 			case r := <-losing:
-				r.struck <- struct{}{}
+				r.strike()
 				return
 			default:
 			}
@@ -159,10 +196,16 @@ func (p *proxy) serve(client net.Conn, target string) {
 			return
 		case r == nil:
 		case r.fate == cut:
-			r.struck <- struct{}{}
+			r.strike()
 			return
+		case r.fate == refuse:
+			r.strike()
+			if _, err := io.WriteString(client, "-NOPERM refused by the proxy\r\n"); err != nil {
+				return
+			}
+			continue
 		case r.fate == blackhole:
-			r.struck <- struct{}{}
+			r.strike()
 			_, _ = io.Copy(io.Discard, client)
 			return
 		default:

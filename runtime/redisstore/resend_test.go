@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -73,12 +74,55 @@ func settled(t *testing.T, s *redisstore.Store, req idempotency.Request, work id
 	return res
 }
 
-// clients are those that send a command again when its answer is
-// lost, as they do by default, and that do not.
-var clients = map[string]func(*redis.Options){
-	"Resending": func(*redis.Options) {},
-	"Once":      func(o *redis.Options) { o.MaxRetries = -1 },
+// once keeps a client from sending a command again when its answer is lost, as
+// it does by default.
+func once(o *redis.Options) { o.MaxRetries = -1 }
+
+// route is a way to servers through a proxy.
+type route struct {
+	name    string
+	cluster bool
+	resends bool // the client sends a command again when its answer is lost
 }
+
+var routes = []route{
+	{"SingleResending", false, true},
+	{"SingleOnce", false, false},
+	{"ClusterResending", true, true},
+	{"ClusterOnce", true, false},
+}
+
+// open returns the proxy, a client that goes through it and one that does not.
+// The servers know the scripts: what is sent first is carried out.
+func (r route) open(t *testing.T) (p *proxy, client, direct redis.UniversalClient) {
+	t.Helper()
+	if r.cluster {
+		addrs := testenv.RedisCluster(t)
+		p, direct = newProxy(t, addrs...), newCluster(t)
+		client = newClusterClient(t, addrs, func(o *redis.ClusterOptions) {
+			o.Dialer = p.dial
+			if !r.resends {
+				o.MaxRedirects = -1
+			}
+		})
+	} else {
+		p, direct = newProxy(t, testenv.Redis(t)), newSingle(t)
+		client = newClient(t, p.addr, func(o *redis.Options) {
+			if !r.resends {
+				once(o)
+			}
+		})
+	}
+	for _, name := range []string{"claim", "extend", "complete", "abandon", "lookup", "release"} {
+		if err := direct.ScriptLoad(t.Context(), source(t, name)).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p, client, direct
+}
+
+// fates are those of a command without an answer.
+var fates = map[string]fate{"AnswerLost": loseAnswer, "Cut": cut}
 
 // A claim whose answer is lost is recognised when the client sends it again. If
 // the client does not, the request is unavailable and the key free: nobody
@@ -87,30 +131,58 @@ var clients = map[string]func(*redis.Options){
 // Covers CRA-08, STO-05.
 func TestLostClaim(t *testing.T) {
 	t.Parallel()
-	for name, change := range clients {
-		for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
-			t.Run(name+fateName, func(t *testing.T) {
+	for _, r := range routes {
+		for fateName, f := range fates {
+			t.Run(r.name+fateName, func(t *testing.T) {
 				t.Parallel()
-				direct := newSingle(t)
-				p := newProxy(t, testenv.Redis(t))
-				s := newStore(t, newClient(t, p.addr, change), redisstore.WithLease(time.Hour, time.Hour))
+				p, client, direct := r.open(t)
+				s := newStore(t, client, redisstore.WithLease(time.Hour, time.Hour))
 				label := prefixOf(t)
 				claim := p.on(script(t, "claim"), f, 1)
 				res, err := s.Execute(t.Context(), request("k"), pay(label, "first"))
 				<-claim.struck
 				switch {
-				case name == "Resending" && (err != nil || res.Replayed):
+				case r.resends && (err != nil || res.Replayed):
 					t.Errorf("%+v, %v; want the handler's answer", res, err)
-				case name == "Once" && !errors.Is(err, idempotency.ErrUnavailable):
+				case !r.resends && !errors.Is(err, idempotency.ErrUnavailable):
 					t.Errorf("%+v, %v; want unavailable", res, err)
 				}
 				res = settled(t, s, request("k"), pay(label, "second"))
-				if res.Replayed != (name == "Resending") {
+				if res.Replayed != r.resends {
 					t.Errorf("retry: %+v", res)
 				}
 				wantEffects(t, direct, label, 1)
 			})
 		}
+	}
+}
+
+// A claim that was made, whose answer was lost, and that is refused when the
+// client sends it again, is given up: the key is not in flight with nobody at
+// work.
+//
+// Covers CRA-08, STO-05.
+func TestLostClaimThenRefused(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes {
+		if !r.resends {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			p, client, direct := r.open(t)
+			s := newStore(t, client, redisstore.WithLease(time.Hour, time.Hour))
+			label := prefixOf(t)
+			p.on(script(t, "claim"), loseAnswer, 1)
+			p.on(script(t, "claim"), refuse, 1)
+			if _, err := s.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
+				t.Errorf("%v, want unavailable", err)
+			}
+			if res := settled(t, s, request("k"), pay(label, "second")); res.Replayed {
+				t.Errorf("retry: %+v", res)
+			}
+			wantEffects(t, direct, label, 1)
+		})
 	}
 }
 
@@ -120,14 +192,13 @@ func TestLostClaim(t *testing.T) {
 // Covers CRA-04, CRA-08, CRA-09, STO-05.
 func TestLostCompletion(t *testing.T) {
 	t.Parallel()
-	for name, change := range clients {
-		for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
+	for _, r := range routes {
+		for fateName, f := range fates {
 			for _, times := range []int{1, 3} {
-				t.Run(name+fateName+string(rune('0'+times)), func(t *testing.T) {
+				t.Run(fmt.Sprint(r.name, fateName, times), func(t *testing.T) {
 					t.Parallel()
-					direct := newSingle(t)
-					p := newProxy(t, testenv.Redis(t))
-					s := newStore(t, newClient(t, p.addr, change))
+					p, client, direct := r.open(t)
+					s := newStore(t, client)
 					label := prefixOf(t)
 					completion := p.on(script(t, "complete"), f, times)
 					res, err := s.Execute(t.Context(), request("k"), pay(label, "first"))
@@ -157,6 +228,192 @@ func TestLostCompletion(t *testing.T) {
 	}
 }
 
+// A completion without an answer that is refused when it is sent again, by the
+// client or the store, is settled by its token: nobody is told that nothing was
+// kept of what was stored, nor that something may have been of what was not.
+//
+// Covers CRA-04, CRA-09, STO-05.
+func TestLostCompletionThenRefused(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes {
+		for fateName, f := range fates {
+			t.Run(r.name+fateName, func(t *testing.T) {
+				t.Parallel()
+				p, client, direct := r.open(t)
+				s := newStore(t, client)
+				label := prefixOf(t)
+				p.on(script(t, "complete"), f, 1)
+				refusal := p.on(script(t, "complete"), refuse, 1)
+				res, err := s.Execute(t.Context(), request("k"), pay(label, "first"))
+				<-refusal.struck
+				switch {
+				case f == loseAnswer && (err != nil || res.Replayed || string(res.Body) != "first"):
+					t.Errorf("%+v, %v; want the handler's answer", res, err)
+				case f == cut && !errors.Is(err, idempotency.ErrUnavailable):
+					t.Errorf("%+v, %v; want unavailable", res, err)
+				}
+				if res, err := s.Execute(t.Context(), request("k"), pay(label, "second")); err != nil || res.Replayed != (f == loseAnswer) {
+					t.Errorf("retry: %+v, %v", res, err)
+				}
+				wantEffects(t, direct, label, 1)
+
+				// Of what was done without a key nothing can be taken back.
+				p.on(script(t, "complete"), f, 1)
+				p.on(script(t, "complete"), refuse, 1)
+				label += "transact"
+				_, err = s.Transact(t.Context(), pay(label, "plain"))
+				switch {
+				case f == loseAnswer && err != nil:
+					t.Errorf("Transact: %v", err)
+				case f == cut && !errors.Is(err, idempotency.ErrOutcomeUnknown):
+					t.Errorf("Transact: %v, want outcome unknown", err)
+				}
+				wantEffects(t, direct, label, map[fate]int{loseAnswer: 1, cut: 0}[f])
+			})
+		}
+	}
+}
+
+// A completion whose answer is lost, and whose record is gone when it is sent
+// again, has an unknown outcome: it may have been carried out. Only where no
+// answer is missing the claim is known to be lost before.
+//
+// Covers CRA-09, EXP-12.
+func TestLostCompletionThenGone(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes {
+		for fateName, f := range fates {
+			t.Run(r.name+fateName, func(t *testing.T) {
+				t.Parallel()
+				p, client, direct := r.open(t)
+				prefix := prefixOf(t)
+				s := newStore(t, client, redisstore.WithPrefix(prefix))
+				label := prefixOf(t)
+				vanish := func() { // expired, or released
+					err := eachKey(t.Context(), direct, prefix+"*", func(key string) error { return direct.Del(t.Context(), key).Err() })
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				p.onThen(script(t, "complete"), f, 1, vanish)
+				_, err := s.Execute(t.Context(), request("k"), pay(label, "first"))
+				if !errors.Is(err, idempotency.ErrOutcomeUnknown) || !errors.Is(err, idempotency.ErrLeaseLost) {
+					t.Errorf("%v, want outcome unknown since the record is gone", err)
+				}
+				wantEffects(t, direct, label, map[fate]int{loseAnswer: 1, cut: 0}[f])
+
+				label += "known"
+				_, err = s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+					vanish()
+					return pay(label, "late")(ctx, tx)
+				})
+				if !errors.Is(err, idempotency.ErrUnavailable) || !errors.Is(err, idempotency.ErrLeaseLost) {
+					t.Errorf("%v, want unavailable for a lost lease", err)
+				}
+				wantEffects(t, direct, label, 0)
+			})
+		}
+	}
+}
+
+// A heartbeat without an answer, and the end of a claim without one, change
+// nothing for others: the claim holds while work runs, and the key is free when
+// work has failed, or after the lease where the client sends nothing again.
+//
+// Covers CON-10, STO-05.
+func TestLostHeartbeatAndEnd(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes {
+		for fateName, f := range fates {
+			t.Run(r.name+fateName, func(t *testing.T) {
+				t.Parallel()
+				const lease = 1500 * time.Millisecond
+				p, client, direct := r.open(t)
+				s := newStore(t, client, redisstore.WithLease(lease, time.Minute))
+				label := prefixOf(t)
+				failure := errors.New("failure")
+				beats := p.on(script(t, "extend"), f, 2)
+				end := p.on(script(t, "abandon"), f, 1)
+				start := time.Now()
+				_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+					<-beats.struck
+					<-beats.struck
+					for time.Since(start) < lease*6/5 {
+						if _, err := s.Execute(ctx, request("k"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
+							t.Errorf("a duplicate: %v, want in flight", err)
+						}
+						time.Sleep(lease / 30)
+					}
+					return idempotency.Response{}, errors.Join(effect(ctx, tx, label), ctx.Err(), failure)
+				})
+				if !errors.Is(err, failure) || errors.Is(err, context.Canceled) {
+					t.Errorf("%v, want the handler's failure alone", err)
+				}
+				<-end.struck
+				if r.resends || f == loseAnswer {
+					if res, err := s.Execute(t.Context(), request("k"), pay(label, "second")); err != nil || res.Replayed {
+						t.Errorf("retry: %+v, %v", res, err)
+					}
+				} else if res := settled(t, s, request("k"), pay(label, "second")); res.Replayed {
+					t.Errorf("retry: %+v", res)
+				}
+				wantEffects(t, direct, label, 1)
+			})
+		}
+	}
+}
+
+// A release without an answer that the client sends again has released, and
+// deletes no record that has been made since.
+//
+// Covers CON-16.
+func TestLostRelease(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes {
+		for fateName, f := range fates {
+			t.Run(r.name+fateName, func(t *testing.T) {
+				t.Parallel()
+				p, client, direct := r.open(t)
+				prefix := redisstore.WithPrefix(prefixOf(t))
+				s, other := newStore(t, client, prefix), newStore(t, direct, prefix)
+				label := prefixOf(t)
+				if _, err := s.Execute(t.Context(), request("k"), pay(label, "first")); err != nil {
+					t.Fatal(err)
+				}
+				p.on(script(t, "release"), f, 1)
+				switch err := s.Release(t.Context(), request("k").Identity); {
+				case r.resends && err != nil:
+					t.Errorf("Release: %v", err)
+				case !r.resends && !errors.Is(err, idempotency.ErrUnavailable):
+					t.Errorf("Release: %v, want unavailable", err)
+				}
+				want := idempotency.ErrNotFound
+				if f == cut && !r.resends {
+					want = nil
+				}
+				if err := s.Release(t.Context(), request("k").Identity); !errors.Is(err, want) {
+					t.Errorf("Release again: %v, want %v", err, want)
+				}
+				if _, err := s.Execute(t.Context(), request("k"), pay(label, "second")); err != nil {
+					t.Fatal(err)
+				}
+				if f == cut || !r.resends {
+					return
+				}
+				p.onThen(script(t, "release"), f, 1, func() {
+					if _, err := other.Execute(t.Context(), request("k"), pay(label, "third")); err != nil {
+						t.Error(err)
+					}
+				})
+				_ = s.Release(t.Context(), request("k").Identity) // it has released, or says that the record has changed
+				if res, err := s.Execute(t.Context(), request("k"), never(t)); err != nil || string(res.Body) != "third" {
+					t.Errorf("%+v, %v; want the third answer", res, err)
+				}
+			})
+		}
+	}
+}
+
 // As long as no completion is answered the outcome is unknown and the claim is
 // left alone: a retry is in flight, and then gets the answer if it was stored.
 // If it was not, the retry executes when the lease is over.
@@ -173,7 +430,7 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Parallel()
 			direct := newSingle(t)
 			p := newProxy(t, testenv.Redis(t))
-			s := newStore(t, newClient(t, p.addr, clients["Once"]), redisstore.WithFinishTimeout(200*time.Millisecond), redisstore.WithLease(3*time.Second, time.Minute))
+			s := newStore(t, newClient(t, p.addr, once), redisstore.WithFinishTimeout(200*time.Millisecond), redisstore.WithLease(3*time.Second, time.Minute))
 			label := prefixOf(t)
 			p.on(script(t, "complete"), c.fate, 1000)
 			if _, err := s.Execute(t.Context(), request("k"), pay(label, "first")); !errors.Is(err, idempotency.ErrOutcomeUnknown) {

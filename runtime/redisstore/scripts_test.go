@@ -22,12 +22,17 @@ func TestScriptsInEveryState(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 
 	const lease, retention, earlier = time.Minute, time.Hour, 10 * time.Second
+	expires := time.Now().Add(earlier).UnixMilli()
 	states := map[string]func(p redis.Pipeliner, key string){
-		"none":            func(redis.Pipeliner, string) {},
-		"claimed":         func(p redis.Pipeliner, key string) { p.HSet(ctx, key, "token", "mine", "scope", "s") },
-		"rival's":         func(p redis.Pipeliner, key string) { p.HSet(ctx, key, "token", "rival", "scope", "s") },
-		"completed":       func(p redis.Pipeliner, key string) { p.HSet(ctx, key, "token", "mine", "status", 200) },
-		"rival completed": func(p redis.Pipeliner, key string) { p.HSet(ctx, key, "token", "rival", "status", 200) },
+		"none":    func(redis.Pipeliner, string) {},
+		"claimed": func(p redis.Pipeliner, key string) { p.HSet(ctx, key, "token", "mine", "scope", "s") },
+		"rival's": func(p redis.Pipeliner, key string) { p.HSet(ctx, key, "token", "rival", "scope", "s") },
+		"completed": func(p redis.Pipeliner, key string) {
+			p.HSet(ctx, key, "token", "mine", "status", 200, "expires_at", expires)
+		},
+		"rival completed": func(p redis.Pipeliner, key string) {
+			p.HSet(ctx, key, "token", "rival", "status", 200, "expires_at", expires)
+		},
 	}
 	run := func(s *redis.Script, args ...any) func(key string) (any, error) {
 		return func(key string) (any, error) { return s.Run(ctx, client, []string{key}, args...).Result() }
@@ -63,11 +68,17 @@ func TestScriptsInEveryState(t *testing.T) {
 			"rival completed": {"0", "rival", earlier, ""},
 		}},
 		{"abandon", run(abandonScript, "mine"), map[string]outcome{
-			"none":            {"0", "", 0, ""},
-			"claimed":         {"1", "", 0, ""},
-			"rival's":         {"0", "rival", earlier, ""},
-			"completed":       {"0", "mine", earlier, ""},
-			"rival completed": {"0", "rival", earlier, ""},
+			"none":            {"gone", "", 0, ""},
+			"claimed":         {"freed", "", 0, ""},
+			"rival's":         {"gone", "rival", earlier, ""},
+			"completed":       {"done", "mine", earlier, ""},
+			"rival completed": {"gone", "rival", earlier, ""},
+		}},
+		{"release", run(releaseScript, "mine"), map[string]outcome{
+			"none":            {"released", "", 0, ""},
+			"rival's":         {"changed", "rival", earlier, ""},
+			"completed":       {"released", "", 0, ""},
+			"rival completed": {"changed", "rival", earlier, ""},
 		}},
 		{"complete what was claimed", complete(claimed), map[string]outcome{
 			"none":            {"lost", "", 0, ""},

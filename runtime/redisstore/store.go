@@ -34,7 +34,9 @@ var (
 // returns an error that wraps the server's and is no [*idempotency.Error]. If
 // the claim was lost while work ran, nothing is kept either: the error matches
 // [idempotency.ErrUnavailable] and [idempotency.ErrLeaseLost], and another
-// attempt may be at work.
+// attempt may be at work. An error that matches [idempotency.ErrOutcomeUnknown]
+// and [idempotency.ErrLeaseLost] says that an answer of the server was lost, and
+// that the record, if there was one, is gone: it expired or was released.
 //
 // Work gets a child of ctx that is cancelled when the claim is lost or has
 // reached its ceiling, see [WithLease]: the cause matches
@@ -110,7 +112,7 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[*Tx]) (idemp
 	}
 	_, err = s.complete(ctx, completion{
 		key: s.cfg.prefix + "{" + tx.tag + "}:once:" + token, token: token, origin: unclaimed,
-		retention: onceRetention, status: resp.Status,
+		retention: s.cfg.finishTimeout + onceRetention, status: resp.Status,
 		queued: tx.queued,
 	})
 	if err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -137,4 +139,79 @@ func TestTooFewReplicas(t *testing.T) {
 		t.Errorf("retry: %+v, %v", res, err)
 	}
 	wantEffects(t, client, label, 2)
+}
+
+// A completion whose answer is lost is waited for again when it is sent again,
+// on another connection: a replica that has acknowledged nothing since has not
+// received it.
+//
+// Covers CRA-09.
+func TestReplicaIsWaitedForAgain(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*redis.Options){"Resending": func(*redis.Options) {}, "Once": once} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := testenv.StartRedis(t)
+			link, p := newProxy(t, addr), newProxy(t, addr)
+			host, port, _ := strings.Cut(link.addr, ":")
+			testenv.StartRedis(t, "--replicaof", host+" "+port)
+			server := newClient(t, addr)
+			eventually(t, "the replica", func() bool {
+				info, err := server.InfoMap(t.Context(), "replication").Result()
+				return err == nil && strings.Contains(info["Replication"]["slave0"], "state=online")
+			})
+			s := newStore(t, newClient(t, p.addr, change), redisstore.WithReplicas(1, time.Second))
+			label := prefixOf(t)
+			if _, err := s.Execute(t.Context(), request("received"), pay(label, "warm")); err != nil {
+				t.Fatal(err)
+			}
+			// The one that is sent again writes, since of other connections'
+			// writes WAIT promises nothing.
+			writes := func() string {
+				stats, err := server.InfoMap(t.Context(), "commandstats").Result()
+				if err != nil {
+					t.Error(err)
+				}
+				calls, _, _ := strings.Cut(stats["Commandstats"]["cmdstat_pexpire"], ",")
+				return calls
+			}
+			var before string
+			_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+				link.darken(true)
+				p.onThen(script(t, "complete"), loseAnswer, 1, func() { before = writes() })
+				return pay(label, "first")(ctx, tx)
+			})
+			if !errors.Is(err, idempotency.ErrOutcomeUnknown) {
+				t.Errorf("%v, want outcome unknown", err)
+			}
+			if after := writes(); after == before {
+				t.Errorf("PEXPIRE before and after: %s", after)
+			}
+			wantEffects(t, server, label, 2)
+		})
+	}
+}
+
+// A transaction without a key is remembered for longer than it may be sent.
+func TestTransactIsRemembered(t *testing.T) {
+	t.Parallel()
+	client := newSingle(t)
+	prefix := prefixOf(t)
+	const timeout = time.Hour
+	s := newStore(t, client, redisstore.WithPrefix(prefix), redisstore.WithFinishTimeout(timeout))
+	if _, err := s.Transact(t.Context(), pay(prefixOf(t), "plain")); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	err := eachKey(t.Context(), client, prefix+"*", func(key string) error {
+		found++
+		left, err := client.PTTL(t.Context(), key).Result()
+		if left <= timeout {
+			t.Errorf("%s lives for %v, want more than %v", key, left, timeout)
+		}
+		return err
+	})
+	if err != nil || found != 1 {
+		t.Errorf("%d keys, error %v; want 1", found, err)
+	}
 }

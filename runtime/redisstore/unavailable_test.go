@@ -121,33 +121,38 @@ func TestCompletionIsRefused(t *testing.T) {
 	}
 }
 
-// A completion that was carried out, whose answer was lost, and that is refused
-// when it is sent again, has an unknown outcome, and a retry replays it.
+// A completion that was carried out, whose answer was lost, and whose server then
+// refuses to talk, has an unknown outcome, and a retry replays it.
 //
 // Covers CRA-09.
-func TestLostCompletionThenRefused(t *testing.T) {
+func TestLostCompletionThenLockedOut(t *testing.T) {
 	t.Parallel()
-	addr := testenv.StartRedis(t)
-	p := newProxy(t, addr)
-	server := newClient(t, addr)
-	s := newStore(t, newClient(t, p.addr, clients["Once"]), redisstore.WithPrefix("same:"))
-	label := prefixOf(t)
-	if _, err := s.Execute(t.Context(), request("before"), pay(label+"before", "the server knows the scripts")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
-		p.on(script(t, "complete"), loseAnswer, 1)
-		// Refuses connections that are made from now on.
-		do(t, server, "CONFIG", "SET", "requirepass", "secret")
-		return pay(label, "first")(ctx, tx)
-	})
-	if !errors.Is(err, idempotency.ErrOutcomeUnknown) {
-		t.Errorf("%v, want outcome unknown", err)
-	}
-	wantEffects(t, server, label, 1)
-	do(t, server, "CONFIG", "SET", "requirepass", "")
-	if res, err := newStore(t, server, redisstore.WithPrefix("same:")).Execute(t.Context(), request("k"), never(t)); err != nil || !res.Replayed {
-		t.Errorf("retry: %+v, %v", res, err)
+	for name, change := range map[string]func(*redis.Options){"Resending": func(*redis.Options) {}, "Once": once} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := testenv.StartRedis(t)
+			p := newProxy(t, addr)
+			server := newClient(t, addr)
+			s := newStore(t, newClient(t, p.addr, change), redisstore.WithPrefix("same:"))
+			label := prefixOf(t)
+			if _, err := s.Execute(t.Context(), request("before"), pay(label+"before", "the server knows the scripts")); err != nil {
+				t.Fatal(err)
+			}
+			_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+				p.on(script(t, "complete"), loseAnswer, 1)
+				// Refuses connections that are made from now on.
+				do(t, server, "CONFIG", "SET", "requirepass", "secret")
+				return pay(label, "first")(ctx, tx)
+			})
+			if !errors.Is(err, idempotency.ErrOutcomeUnknown) {
+				t.Errorf("%v, want outcome unknown", err)
+			}
+			wantEffects(t, server, label, 1)
+			do(t, server, "CONFIG", "SET", "requirepass", "")
+			if res, err := newStore(t, server, redisstore.WithPrefix("same:")).Execute(t.Context(), request("k"), never(t)); err != nil || !res.Replayed {
+				t.Errorf("retry: %+v, %v", res, err)
+			}
+		})
 	}
 }
 

@@ -5,12 +5,17 @@
 -- makes it), retention in ms, fingerprint, status, header, body; then for each
 -- command how many keys and how many arguments it has, and the arguments.
 local record = KEYS[1]
-local found = redis.call('HMGET', record, 'token', 'status')
+local found = redis.call('HMGET', record, 'token', 'status', 'expires_at')
+local now = redis.call('TIME')
+now = now[1] * 1000 + math.floor(now[2] / 1000)
 if found[1] ~= ARGV[1] and (ARGV[2] == 'claimed' or found[1]) then
   return {'lost'}
 end
 if found[2] then
-  return {'done'} -- by this same script, whose answer was lost
+  -- By this same script, whose answer was lost. WAIT waits for what its own
+  -- connection has written, so there is something written.
+  redis.call('PEXPIRE', record, found[3] - now)
+  return {'done'}
 end
 
 -- Where each command begins in ARGV.
@@ -40,8 +45,6 @@ if #commands > 1 then
   end
 end
 
-local now = redis.call('TIME')
-now = now[1] * 1000 + math.floor(now[2] / 1000)
 redis.call('HSET', record, 'token', ARGV[1], 'status', ARGV[5],
   'fingerprint', ARGV[4], 'header', ARGV[6], 'body', ARGV[7],
   'created_at', string.format('%.0f', now), 'expires_at', string.format('%.0f', now + ARGV[3]))

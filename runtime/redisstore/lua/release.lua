@@ -1,11 +1,9 @@
--- Deletes a stored record, unless it belongs to another identity.
--- KEYS: the record. ARGV: scope, operation, key.
-local found = redis.call('HMGET', KEYS[1], 'status', 'scope', 'operation', 'key')
-if found[2] ~= ARGV[1] or found[3] ~= ARGV[2] or found[4] ~= ARGV[3] then
-  return 'none'
-end
-if not found[1] then
-  return 'held'
+-- Deletes a stored record, if it is still the one that was read.
+-- KEYS: the record. ARGV: its token.
+-- One that is sent again finds nothing, and deletes no later record.
+local found = redis.call('HGET', KEYS[1], 'token')
+if found and found ~= ARGV[1] then
+  return 'changed'
 end
 redis.call('DEL', KEYS[1])
 return 'released'
