@@ -93,7 +93,7 @@ func (c *completion) judge(answer []any, replicas, wanted int, uncertain bool) e
 	case state == "done":
 		return nil
 	case state == "lost" && uncertain:
-		return recordGone(errGone)
+		return recordGone(errors.New("no claim is there"))
 	case state == "lost":
 		return unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
 	case state == "failed" && len(rest) == 2:

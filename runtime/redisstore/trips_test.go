@@ -176,14 +176,16 @@ func TestReplicaIsWaitedForAgain(t *testing.T) {
 				return calls
 			}
 			var before string
+			var completion *rule
 			_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
 				link.darken(true)
-				p.onThen(script(t, "complete"), loseAnswer, 1, func() { before = writes() })
+				completion = p.onThen(script(t, "complete"), loseAnswer, 1, func() { before = writes() })
 				return pay(label, "first")(ctx, tx)
 			})
 			if !errors.Is(err, idempotency.ErrOutcomeUnknown) {
 				t.Errorf("%v, want outcome unknown", err)
 			}
+			<-completion.struck
 			if after := writes(); after == before {
 				t.Errorf("PEXPIRE before and after: %s", after)
 			}
