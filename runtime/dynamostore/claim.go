@@ -107,12 +107,14 @@ func (a *attempt) put(ctx context.Context) (claimed bool, found item, err error)
 	switch {
 	case err == nil:
 		return true, nil, nil
-	case isCode(err, "TransactionConflictException"): // the holder completes just now
-		return false, nil, idempotency.ErrInFlight
 	case !errors.As(err, &taken):
-		// It may have been carried out. Without this the key would be in flight
-		// for a lease, and nobody at work.
+		// It may have been carried out: what is answered is the last time that
+		// the client has sent it. Without this the key would be in flight for a
+		// lease, and nobody at work.
 		go a.abandon(ctx)
+		if isCode(err, "TransactionConflictException") { // the holder completes just now
+			return false, nil, idempotency.ErrInFlight
+		}
 		return false, nil, unavailable("the key could not be claimed; the handler did not run", err)
 	case len(taken.Item) > 0:
 		return false, taken.Item, nil
@@ -142,11 +144,39 @@ func keyOf(id string) item { return item{attrID: &types.AttributeValueMemberS{Va
 func (a *attempt) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.finishTimeout)
 	defer cancel()
-	_, _ = a.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName:                 aws.String(a.table),
-		Key:                       keyOf(a.id),
+	a.giveUp(ctx, a.id, a.token)
+}
+
+// end is what became of a claim that was given up.
+type end int
+
+const (
+	unanswered end = iota // nobody knows
+	freed                 // the key is free, and nothing of the claim can be completed
+	done                  // its answer is stored
+	gone                  // neither is there
+)
+
+// giveUp deletes the claim of a token, or says why it is not there.
+func (s *Store) giveUp(ctx context.Context, id, token string) end {
+	_, err := s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName:                 aws.String(s.table),
+		Key:                       keyOf(id),
 		ConditionExpression:       aws.String(ours),
 		ExpressionAttributeNames:  use("#token", "#status"),
-		ExpressionAttributeValues: item{":token": &types.AttributeValueMemberS{Value: a.token}},
+		ExpressionAttributeValues: item{":token": &types.AttributeValueMemberS{Value: token}},
 	})
+	switch {
+	case err == nil:
+		return freed
+	case !isCode(err, "ConditionalCheckFailedException"):
+		return unanswered
+	}
+	switch found, err := s.get(ctx, id); {
+	case err != nil:
+		return unanswered
+	case found[attrStatus] != nil && found.has(attrToken, token):
+		return done
+	}
+	return gone
 }

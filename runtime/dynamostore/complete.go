@@ -68,6 +68,11 @@ func (c *completion) items() []types.TransactWriteItem {
 	return append([]types.TransactWriteItem{{Put: c.record}}, c.writes...)
 }
 
+// once keeps the client from sending a request again by itself: it would tell
+// only of the last time, and an answer that was lost before decides what a
+// refusal means.
+func once(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
+
 // send writes c. Where nothing was queued a plain write does, at half the price.
 func (s *Store) send(ctx context.Context, c completion) error {
 	if len(c.writes) == 0 {
@@ -77,13 +82,13 @@ func (s *Store) send(ctx context.Context, c completion) error {
 			ConditionExpression:       c.record.ConditionExpression,
 			ExpressionAttributeNames:  c.record.ExpressionAttributeNames,
 			ExpressionAttributeValues: c.record.ExpressionAttributeValues,
-		})
+		}, once)
 		return err
 	}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
 		TransactItems:      c.items(),
 		ClientRequestToken: aws.String(c.token),
-	})
+	}, once)
 	return err
 }
 
@@ -100,15 +105,15 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 	last := time.Now().Add(s.cfg.finishTimeout * 3 / 4)
 	uncertain := false // one that was not answered may have been carried out
 	for {
-		err := s.send(ctx, c)
 		var v verdict
-		if v, err = s.judge(ctx, c, err); v != again && v != unknown {
-			if v == refused && uncertain && c.record == nil { // there is no record to ask
-				return true, outcomeUnknown(err)
-			}
-			return v == over, err
+		switch v, err = c.judge(s.send(ctx, c)); v {
+		case stored:
+			return true, nil
+		case refused:
+			return s.settle(ctx, c, uncertain, err)
+		case unknown:
+			uncertain = true
 		}
-		uncertain = uncertain || v == unknown
 		if time.Now().After(last) {
 			if uncertain {
 				return true, outcomeUnknown(err)
@@ -123,34 +128,34 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 type verdict int
 
 const (
-	over    verdict = iota // the claim is: the answer is stored, or another attempt has taken over
-	refused                // nothing was kept, and the claim is still held
-	again                  // nothing was kept this time
-	unknown                // it may have been carried out
+	stored  verdict = iota
+	refused         // nothing was kept this time, nor would it be another time
+	again           // nothing was kept this time
+	unknown         // it may have been carried out
 )
 
-// judge says what err, the outcome of sending c, means.
-func (s *Store) judge(ctx context.Context, c completion, err error) (verdict, error) {
+// judge says what err, the outcome of sending c, means. A refusal comes with
+// what is told of it if nothing was kept.
+func (c *completion) judge(err error) (verdict, error) {
 	var cancelled *types.TransactionCanceledException
 	switch {
 	case err == nil:
-		return over, nil
+		return stored, nil
 	case errors.As(err, &cancelled):
 		if !c.mayPass(cancelled.CancellationReasons) {
-			return s.look(ctx, c, c.refusal(cancelled, err))
+			return refused, c.refusal(cancelled, err)
 		}
 		return again, err
 	case isCode(err, "ConditionalCheckFailedException"):
-		return s.look(ctx, c, nil)
+		return refused, errLost
 	case isConflict(err):
 		return again, err
 	case isCode(err, "TransactionInProgressException"), !isRefusal(err):
 		return unknown, err
 	case len(c.writes) == 0:
-		return s.look(ctx, c, unavailable("the answer could not be stored; nothing was kept", err))
+		return refused, unavailable("the answer could not be stored; nothing was kept", err)
 	}
-	// The client may have sent it before, and lost that answer.
-	return s.look(ctx, c, fmt.Errorf("dynamostore: the answer and what was queued were refused, and nothing is kept: %w", err))
+	return refused, fmt.Errorf("dynamostore: the answer and what was queued were refused, and nothing is kept: %w", err)
 }
 
 // mayPass reports whether a transaction that was cancelled for these reasons may
@@ -167,7 +172,7 @@ func (c *completion) mayPass(reasons []types.CancellationReason) bool {
 }
 
 // refusal returns the error of the first queued write that was refused for good,
-// or nil where none was.
+// or that of the claim's own.
 func (c *completion) refusal(cancelled *types.TransactionCanceledException, err error) error {
 	first := len(c.items()) - len(c.writes)
 	for i, r := range cancelled.CancellationReasons {
@@ -180,33 +185,24 @@ func (c *completion) refusal(cancelled *types.TransactionCanceledException, err 
 	if len(cancelled.CancellationReasons) == 0 {
 		return fmt.Errorf("dynamostore: the transaction was cancelled, and nothing is kept: %w", err)
 	}
-	return nil
+	return errLost
 }
 
-// look reads the record to learn why c was refused: perhaps since it was carried
-// out before, and only that answer was lost. Refusal is what is wrong with c if
-// it was not, or nil where its condition has failed.
-func (s *Store) look(ctx context.Context, c completion, refusal error) (verdict, error) {
-	if c.record == nil {
-		return refused, refusal
+// settle finds out what a refused completion has left by giving the claim up:
+// one that was sent before and may yet arrive finds it gone, and one that was
+// carried out has left the answer. Refusal is what is told if nothing was kept.
+func (s *Store) settle(ctx context.Context, c completion, uncertain bool, refusal error) (settled bool, err error) {
+	end := unanswered
+	if c.record != nil {
+		end = s.giveUp(ctx, c.id, c.token)
 	}
-	found, err := s.get(ctx, c.id)
-	if err != nil {
-		return unknown, err
+	switch {
+	case end == done:
+		return true, nil
+	case end == freed, !uncertain:
+		return end != unanswered, refusal
+	case end == gone:
+		return true, recordGone(refusal)
 	}
-	lost := unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
-	if found == nil {
-		return over, lost
-	}
-	switch rec, err := decode(found); {
-	case err != nil:
-		return over, err
-	case rec.token != c.token:
-		return over, lost
-	case rec.status != 0:
-		return over, nil
-	case refusal != nil:
-		return refused, refusal
-	}
-	return again, errors.New("dynamostore: the claim is held, and its completion was refused")
+	return true, outcomeUnknown(fmt.Errorf("the last try: %v", refusal)) //nolint:errorlint // it decides nothing
 }

@@ -35,8 +35,12 @@
 // then another attempt takes the claim over. Each step may be sent any number of
 // times: the SDK sends a request again when its answer is lost, and the token
 // tells the attempt its own claim and its own completion from a rival's. A
-// completion that is not answered is repeated for up to 10 s; if it still is not, the
-// outcome is unknown and the claim is left to its lease.
+// completion is sent again by the store alone, not by the SDK, so that it knows
+// whether an answer is missing: for up to 10 s; then the outcome is unknown and
+// the claim is left to its lease. One that is refused after an answer was lost
+// is settled by giving the claim up: then nothing was kept for certain, or the
+// earlier one has stored the answer. Where the record is gone before anybody
+// looked, since it was released, the outcome is unknown too.
 //
 // # Clocks
 //

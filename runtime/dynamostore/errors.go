@@ -16,6 +16,7 @@ var (
 
 	// The causes with which the context of work is cancelled.
 	errLeaseLost = fmt.Errorf("%w: another attempt may be running, and what was queued is not written", idempotency.ErrLeaseLost)
+	errLost      = unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
 	errCeiling   = fmt.Errorf("%w: work has run for longer than WithLease lets a claim be held, and what was queued is not written", idempotency.ErrLeaseLost)
 )
 
@@ -51,6 +52,17 @@ func outcomeUnknown(err error) error {
 		Code:   idempotency.CodeOutcomeUnknown,
 		Detail: "the answer to the completion was lost, and it is not known whether the effects were kept",
 		Err:    err,
+	}
+}
+
+// recordGone is answered where a completion may have been carried out and there
+// is no record that tells. Last is what its last try was answered.
+func recordGone(last error) error {
+	return &idempotency.Error{
+		Code: idempotency.CodeOutcomeUnknown,
+		Detail: "an answer to the completion was lost, and now the record is gone or another attempt's: it has expired, was released, or the claim was lost before; " +
+			"the same request with the same key may be carried out again",
+		Err: fmt.Errorf("%w, or its answer was stored and is gone; the last try: %v", idempotency.ErrLeaseLost, last), //nolint:errorlint // it decides nothing
 	}
 }
 

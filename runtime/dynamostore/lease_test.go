@@ -29,6 +29,17 @@ func (s server) stored(t *testing.T, prefix, key string) item {
 	return out.Item
 }
 
+// remove deletes the item of a request.
+func (s server) remove(t *testing.T, prefix, key string) {
+	t.Helper()
+	id := request(key).ID()
+	if _, err := newClient(s.url(t)).DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		TableName: aws.String(s.table(t)), Key: item{"id": text(fmt.Sprintf("%s%x", prefix, id[:]))},
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A claim holds for as long as work runs, however short the lease, and no item
 // of the store ever lacks a time to live.
 func TestHeartbeat(t *testing.T) {
@@ -181,11 +192,7 @@ func TestLostClaimIsNoticed(t *testing.T) {
 			label := prefixOf(t)
 			work := s.pay(t, label, "late")
 			_, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
-				if _, err := client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-					TableName: aws.String(s.table(t)), Key: item{"id": s.stored(t, prefix, "k")["id"]},
-				}); err != nil {
-					return idempotency.Response{}, err
-				}
+				s.remove(t, prefix, "k")
 				<-ctx.Done()
 				return work(context.WithoutCancel(ctx), tx)
 			})

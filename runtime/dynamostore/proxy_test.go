@@ -23,12 +23,14 @@ import (
 type fate int
 
 const (
-	loseAnswer fate = iota // the server carries it out; the connection ends before the answer
-	cut                    // the connection ends before the server has it
-	throttle               // it is answered by a lack of capacity
-	conflict               // it is answered by a conflict with another transaction
-	progress               // it is answered by itself, which is under way
-	expire                 // it is refused, since the credentials have expired
+	loseAnswer   fate = iota // the server carries it out; the connection ends before the answer
+	cut                      // the connection ends before the server has it
+	throttle                 // it is answered by a lack of capacity
+	conflict                 // it is answered by a conflict with another transaction
+	progress                 // it is answered by itself, which is under way
+	expire                   // it is refused, since the credentials have expired
+	decline                  // it is refused, since the claim's condition does not hold
+	declineWrite             // it is refused, since a queued write's condition does not hold
 )
 
 // errorsOf are the answers that stand for some fates.
@@ -36,12 +38,27 @@ var errorsOf = map[fate]string{
 	throttle: `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}`,
 	conflict: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"conflict"}`,
 	progress: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionInProgressException","Message":"in progress"}`,
+	decline:  `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`,
 	expire:   `{"__type":"com.amazon.coral.service#ExpiredTokenException","message":"expired"}`,
 }
 
-// cancelled is how a transaction is told of a conflict.
-const cancelled = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"conflict",` +
-	`"CancellationReasons":[{"Code":"None"},{"Code":"TransactionConflict","Message":"conflict"}]}`
+// cancelled is how a transaction is told of fates, with these reasons for its
+// first item and the second.
+var cancelled = map[fate][2]string{
+	conflict:     {"None", "TransactionConflict"},
+	decline:      {"ConditionalCheckFailed", "None"},
+	declineWrite: {"None", "ConditionalCheckFailed"},
+}
+
+// answer is what stands for f.
+func (f fate) answer(operation string) string {
+	reasons, found := cancelled[f]
+	if !found || operation != "TransactWriteItems" {
+		return errorsOf[f]
+	}
+	return fmt.Sprintf(`{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"cancelled",`+
+		`"CancellationReasons":[{"Code":%q},{"Code":%q}]}`, reasons[0], reasons[1])
+}
 
 // proxy stands between a client and a server.
 type proxy struct {
@@ -62,7 +79,8 @@ type rule struct {
 	operation string
 	fate      fate
 	left      int
-	struck    int // requests that have met the fate
+	struck    int    // requests that have met the fate
+	then      func() // what happens between the request and the end of its connection, or nil
 }
 
 func newProxy(t testing.TB, target string) *proxy {
@@ -74,8 +92,12 @@ func newProxy(t testing.TB, target string) *proxy {
 }
 
 // on gives the next n requests of an operation a fate.
-func (p *proxy) on(operation string, f fate, n int) *rule {
-	r := &rule{operation: operation, fate: f, left: n}
+func (p *proxy) on(operation string, f fate, n int) *rule { return p.onThen(operation, f, n, nil) }
+
+// onThen gives the next n requests of an operation a fate, and calls then for
+// each.
+func (p *proxy) onThen(operation string, f fate, n int, then func()) *rule {
+	r := &rule{operation: operation, fate: f, left: n, then: then}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = append(p.rules, r)
@@ -114,40 +136,51 @@ func (p *proxy) transactions() int {
 	return len(p.tokens)
 }
 
-// judge returns the fate of a request.
-func (p *proxy) judge(target string) (fate, bool) {
+// judge returns the rule that a request meets, or nil.
+func (p *proxy) judge(operation string) *rule {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.rules {
-		if r.left > 0 && strings.HasSuffix(target, "."+r.operation) {
+		if r.left > 0 && operation == r.operation {
 			r.left--
 			r.struck++
-			return r.fate, true
+			return r
 		}
 	}
-	return 0, false
+	return nil
+}
+
+// end ends the connection of a request that has met r.
+func (r *rule) end() {
+	if r.then != nil {
+		r.then()
+	}
+	panic(http.ErrAbortHandler)
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.trips.Add(1)
 	body, _ := io.ReadAll(r.Body)
 	p.note(body)
-	f, found := p.judge(r.Header.Get("X-Amz-Target"))
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	met := p.judge(operation)
 	switch {
-	case p.dark.Load(), found && f == cut:
+	case p.dark.Load():
 		panic(http.ErrAbortHandler)
-	case found && errorsOf[f] != "":
-		answer := errorsOf[f]
-		if f == conflict && strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems") {
-			answer = cancelled
-		}
+	case met == nil:
+	case met.fate == cut:
+		met.end()
+	case met.fate != loseAnswer:
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, answer)
+		_, _ = io.WriteString(w, met.fate.answer(operation))
 		return
 	}
 	status, header, answer := p.forward(r, r.Header.Get("X-Amz-Target"), body)
-	if status == 0 || found {
+	if met != nil {
+		met.end()
+	}
+	if status == 0 {
 		panic(http.ErrAbortHandler)
 	}
 	if p.oldItems.Load() && status == http.StatusBadRequest && bytes.Contains(answer, []byte("ConditionalCheckFailed")) {

@@ -44,6 +44,12 @@ func (i item) setBytes(name string, v []byte) {
 	}
 }
 
+// has reports whether the attribute is this string.
+func (i item) has(name, v string) bool {
+	s, ok := i[name].(*types.AttributeValueMemberS)
+	return ok && s.Value == v
+}
+
 func (i item) setTime(name string, t time.Time) { i[name] = number(t.UnixMilli()) }
 
 func number(n int64) types.AttributeValue {

@@ -183,34 +183,248 @@ func TestLostCompletion(t *testing.T) {
 	}
 }
 
-// A completion that was carried out, whose answer was lost, and that is refused
-// when it is sent again, is found in the record: nobody is told that nothing was
-// kept.
+// refusals are what a completion may be answered when it is sent again.
+func (s server) refusals() map[string]fate {
+	all := map[string]fate{"Expired": expire, "Refused": decline}
+	if s.transactions {
+		all["WriteRefused"] = declineWrite
+	}
+	return all
+}
+
+// A completion without an answer that is refused when it is sent again is settled
+// by its token: nobody is told that nothing was kept of what was stored, nor
+// that something may have been of what was not.
 //
-// Covers CRA-09.
+// Covers CRA-04, CRA-09, STO-06.
 func TestLostCompletionThenRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range servers {
 		for name, change := range clients {
-			t.Run(s.name+name, func(t *testing.T) {
+			for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
+				for refusalName, refusal := range s.refusals() {
+					t.Run(s.name+name+fateName+refusalName, func(t *testing.T) {
+						t.Parallel()
+						p := newProxy(t, s.url(t))
+						store := s.open(t, newClient(p.URL, change))
+						label := prefixOf(t)
+						var second *rule
+						work := s.pay(t, label, "first")
+						res, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
+							p.on(s.operation(), f, 1)
+							second = p.on(s.operation(), refusal, 1)
+							return work(ctx, tx)
+						})
+						if n := p.met(second); n != 1 {
+							t.Errorf("%d completions were refused, want 1", n)
+						}
+						if f == loseAnswer {
+							if err != nil || res.Replayed || string(res.Body) != "first" {
+								t.Errorf("%+v, %v; want the handler's answer", res, err)
+							}
+						} else if err == nil || errors.Is(err, idempotency.ErrOutcomeUnknown) {
+							t.Errorf("%+v, %v; want an error for what was not kept", res, err)
+						}
+						if res, err := store.Execute(t.Context(), request("k"), s.pay(t, label, "second")); err != nil || res.Replayed != (f == loseAnswer) {
+							t.Errorf("retry: %+v, %v", res, err)
+						}
+						s.wantEffects(t, label, 1)
+					})
+				}
+			}
+		}
+	}
+}
+
+// A completion without an answer that is refused when it is sent again is of
+// unknown outcome if nobody can say what is there: since the service does not
+// answer that either, or since the record is gone.
+//
+// Covers CRA-09, EXP-12.
+func TestLostCompletionThenUnknown(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
+			for refusalName, refusal := range s.refusals() {
+				for _, vanishes := range []bool{true, false} {
+					t.Run(fmt.Sprint(s.name, fateName, refusalName, "/gone=", vanishes), func(t *testing.T) {
+						t.Parallel()
+						p := newProxy(t, s.url(t))
+						prefix := prefixOf(t)
+						store := s.open(t, newClient(p.URL), dynamostore.WithPrefix(prefix), dynamostore.WithFinishTimeout(2*time.Second))
+						label := prefixOf(t)
+						work := s.pay(t, label, "first")
+						_, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
+							if vanishes {
+								p.onThen(s.operation(), f, 1, func() { s.remove(t, prefix, "k") })
+							} else {
+								p.on(s.operation(), f, 1)
+								p.on("DeleteItem", cut, 1000)
+							}
+							p.on(s.operation(), refusal, 1)
+							return work(ctx, tx)
+						})
+						p.clear()
+						var refused *dynamostore.RefusedError
+						if !errors.Is(err, idempotency.ErrOutcomeUnknown) || errors.Is(err, idempotency.ErrUnavailable) || errors.As(err, &refused) {
+							t.Errorf("%v, want outcome unknown", err)
+						}
+						if errors.Is(err, idempotency.ErrLeaseLost) != vanishes {
+							t.Errorf("%v, want a lost lease: %v", err, vanishes)
+						}
+						s.wantEffects(t, label, map[fate]int{loseAnswer: 1, cut: 0}[f])
+					})
+				}
+			}
+		}
+	}
+}
+
+// A completion whose answer is lost, and whose record is gone when it is sent
+// again, has an unknown outcome.
+//
+// Covers CRA-09, EXP-12.
+func TestLostCompletionThenGone(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		if s.name == service.name {
+			continue // recognises the transaction, and answers that it was carried out
+		}
+		for name, change := range clients {
+			for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
+				t.Run(s.name+name+fateName, func(t *testing.T) {
+					t.Parallel()
+					p := newProxy(t, s.url(t))
+					prefix := prefixOf(t)
+					store := s.open(t, newClient(p.URL, change), dynamostore.WithPrefix(prefix))
+					label := prefixOf(t)
+					work := s.pay(t, label, "first")
+					_, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
+						p.onThen(s.operation(), f, 1, func() { s.remove(t, prefix, "k") }) // expired, or released
+						return work(ctx, tx)
+					})
+					if !errors.Is(err, idempotency.ErrOutcomeUnknown) || !errors.Is(err, idempotency.ErrLeaseLost) {
+						t.Errorf("%v, want outcome unknown since the record is gone", err)
+					}
+					s.wantEffects(t, label, map[fate]int{loseAnswer: 1, cut: 0}[f])
+				})
+			}
+		}
+	}
+}
+
+// A claim that was made, whose answer was lost, and that is refused when the
+// client sends it again, is given up: the key is not in flight with nobody at
+// work.
+//
+// Covers CRA-08, STO-06.
+func TestLostClaimThenRefused(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		for refusalName, refusal := range map[string]fate{"Expired": expire, "Conflict": conflict} {
+			t.Run(s.name+refusalName, func(t *testing.T) {
 				t.Parallel()
 				p := newProxy(t, s.url(t))
-				store := s.open(t, newClient(p.URL, change))
+				store := s.open(t, newClient(p.URL), dynamostore.WithLease(time.Hour, time.Hour))
 				label := prefixOf(t)
-				var refusal *rule
-				work := s.pay(t, label, "first")
-				res, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
-					p.on(s.operation(), loseAnswer, 1)
-					refusal = p.on(s.operation(), expire, 1)
-					return work(ctx, tx)
-				})
-				if err != nil || res.Replayed || string(res.Body) != "first" {
-					t.Errorf("%+v, %v; want the handler's answer", res, err)
+				p.on("PutItem", loseAnswer, 1)
+				p.on("PutItem", refusal, 1)
+				if _, err := store.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) && !errors.Is(err, idempotency.ErrInFlight) {
+					t.Errorf("%v, want unavailable or in flight", err)
 				}
-				if n := p.met(refusal); n != 1 {
-					t.Errorf("%d completions were refused, want 1", n)
+				if res := settled(t, store, request("k"), s.pay(t, label, "second")); res.Replayed {
+					t.Errorf("retry: %+v", res)
 				}
 				s.wantEffects(t, label, 1)
+			})
+		}
+	}
+}
+
+// A heartbeat without an answer, and the end of a claim without one, change
+// nothing for others: the claim holds while work runs, and the key is free when
+// work has failed, or after the lease where the client sends nothing again.
+//
+// Covers CON-10, STO-06.
+func TestLostHeartbeatAndEnd(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		for name, change := range clients {
+			for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
+				t.Run(s.name+name+fateName, func(t *testing.T) {
+					t.Parallel()
+					const lease = 1500 * time.Millisecond
+					p := newProxy(t, s.url(t))
+					store := s.open(t, newClient(p.URL, change), dynamostore.WithLease(lease, time.Minute), dynamostore.WithClockSkew(0))
+					label := prefixOf(t)
+					work := s.pay(t, label, "first")
+					failure := errors.New("failure")
+					beats := p.on("UpdateItem", f, 2)
+					end := p.on("DeleteItem", f, 1)
+					start := time.Now()
+					_, err := store.Execute(t.Context(), request("k"), func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
+						eventually(t, "two heartbeats", func() bool { return p.met(beats) == 2 })
+						for time.Since(start) < lease*6/5 {
+							if _, err := store.Execute(ctx, request("k"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
+								t.Errorf("a duplicate: %v, want in flight", err)
+							}
+							time.Sleep(lease / 30)
+						}
+						_, err := work(ctx, tx)
+						return idempotency.Response{}, errors.Join(err, ctx.Err(), failure)
+					})
+					if !errors.Is(err, failure) || errors.Is(err, context.Canceled) {
+						t.Errorf("%v, want the handler's failure alone", err)
+					}
+					if n := p.met(end); n != 1 {
+						t.Errorf("%d ends met their fate, want 1", n)
+					}
+					if res := settled(t, store, request("k"), s.pay(t, label, "second")); res.Replayed {
+						t.Errorf("retry: %+v", res)
+					}
+					s.wantEffects(t, label, 1)
+				})
+			}
+		}
+	}
+}
+
+// A release without an answer that the client sends again has released, and
+// deletes no record that has been made since.
+//
+// Covers CON-16.
+func TestLostRelease(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
+			t.Run(s.name+fateName, func(t *testing.T) {
+				t.Parallel()
+				p := newProxy(t, s.url(t))
+				prefix := dynamostore.WithPrefix(prefixOf(t))
+				store, other := s.open(t, newClient(p.URL), prefix), s.open(t, newClient(s.url(t)), prefix)
+				label := prefixOf(t)
+				execute := func(store *dynamostore.Store, name string) {
+					if res, err := store.Execute(t.Context(), request("k"), s.pay(t, label, name)); err != nil || res.Replayed {
+						t.Errorf("%s: %+v, %v", name, res, err)
+					}
+				}
+				execute(store, "first")
+				p.on("DeleteItem", f, 1)
+				if err := store.Release(t.Context(), request("k").Identity); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+				if err := store.Release(t.Context(), request("k").Identity); !errors.Is(err, idempotency.ErrNotFound) {
+					t.Errorf("Release again: %v", err)
+				}
+				execute(store, "second")
+				if f == cut {
+					return
+				}
+				p.onThen("DeleteItem", f, 1, func() { execute(other, "third") })
+				_ = store.Release(t.Context(), request("k").Identity) // it has released, or says that the record has changed
+				if res, err := store.Execute(t.Context(), request("k"), never(t)); err != nil || string(res.Body) != "third" {
+					t.Errorf("%+v, %v; want the third answer", res, err)
+				}
 			})
 		}
 	}
@@ -223,18 +437,25 @@ func TestLostCompletionThenRefused(t *testing.T) {
 func TestLostTransactThenRefused(t *testing.T) {
 	t.Parallel()
 	for _, s := range transactional {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			p := newProxy(t, s.url(t))
-			store := s.open(t, newClient(p.URL, once))
-			label := prefixOf(t)
-			p.on("TransactWriteItems", loseAnswer, 1)
-			p.on("TransactWriteItems", expire, 1)
-			if _, err := store.Transact(t.Context(), s.pay(t, label, "plain")); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
-				t.Errorf("%v, want outcome unknown", err)
+		for name, change := range clients {
+			for fateName, f := range map[string]fate{"AnswerLost": loseAnswer, "Cut": cut} {
+				for refusalName, refusal := range s.refusals() {
+					t.Run(s.name+name+fateName+refusalName, func(t *testing.T) {
+						t.Parallel()
+						p := newProxy(t, s.url(t))
+						store := s.open(t, newClient(p.URL, change))
+						label := prefixOf(t)
+						p.on("TransactWriteItems", f, 1)
+						p.on("TransactWriteItems", refusal, 1)
+						var refused *dynamostore.RefusedError
+						if _, err := store.Transact(t.Context(), s.pay(t, label, "plain")); !errors.Is(err, idempotency.ErrOutcomeUnknown) || errors.As(err, &refused) {
+							t.Errorf("%v, want outcome unknown", err)
+						}
+						s.wantEffects(t, label, map[fate]int{loseAnswer: 1, cut: 0}[f])
+					})
+				}
 			}
-			s.wantEffects(t, label, 1)
-		})
+		}
 	}
 }
 
