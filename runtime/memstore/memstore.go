@@ -42,6 +42,7 @@ type record struct {
 var (
 	_ idempotency.LeaseStore[struct{}] = (*Store)(nil)
 	_ idempotency.Keeper               = (*Store)(nil)
+	_ idempotency.Lister               = (*Store)(nil)
 )
 
 // Option changes a default of [New].

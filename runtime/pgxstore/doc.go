@@ -67,10 +67,11 @@
 // # The pool
 //
 // A request holds one connection at most, so any pool size works; a pool of
-// its own is not needed. The store sends its own statements below pgx's query
-// interface: query tracers see the handler's statements alone. On a connection
-// that leads straight to the server they stay prepared, under names that begin
-// with idemgen_; DISCARD ALL between two requests costs only time.
+// its own is not needed. The store sends the statements of requests below pgx's
+// query interface: query tracers see the handler's statements, and those of List
+// and Stats. On a connection that leads straight to the server they stay
+// prepared, under names that begin with idemgen_; DISCARD ALL between two
+// requests costs only time.
 //
 // The handler's transaction ends with its connection, but a server notices
 // late that a client has stalled or vanished. Inside its transactions the

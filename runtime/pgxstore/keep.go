@@ -39,20 +39,43 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 
 // Release implements [idempotency.Keeper].
 func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
+	return s.free(ctx, id, s.sql.release, func(r *record, live bool) error {
+		if live && r.claim() {
+			return idempotency.ErrInFlight
+		}
+		return nil
+	})
+}
+
+// ReleaseClaim implements [idempotency.Lister].
+func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error {
+	return s.free(ctx, id, s.sql.releaseClaim, func(r *record, _ bool) error {
+		if !r.claim() {
+			return idempotency.ErrNotFound
+		}
+		return nil
+	})
+}
+
+// free deletes the record of id by remove, unless judge says why not.
+func (s *Store) free(ctx context.Context, id idempotency.Identity, remove *statement, judge func(r *record, live bool) error) error {
 	a, err := s.claimed(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer a.rollback()
 	switch r := a.record; {
-	case !a.held && !a.live(), a.live() && r.claim():
+	case !a.held && !a.live():
 		return idempotency.ErrInFlight
 	case r == nil, r.placeholder(), r.Identity != id:
 		return idempotency.ErrNotFound
 	}
+	if err := judge(a.record, a.live()); err != nil {
+		return err
+	}
 	deleted := false
 	a.recent.remove(a.lock)
-	_, _, err = pipeline(a.pc, a.finishBy(), s.sql.release.with(a.id[:]).into(func([][]byte) error {
+	_, _, err = pipeline(a.pc, a.finishBy(), remove.with(a.id[:]).into(func([][]byte) error {
 		deleted = true
 		return nil
 	}), s.sql.commit.with())

@@ -37,7 +37,9 @@ type statements struct {
 	completeLease *statement // makes a finished record of a claim
 	releaseLease  *statement // deletes a claim
 
-	release *statement // deletes the record $1, unless it is a live claim, and returns a row if it did
+	// Those of operators delete the record $1, and return a row if they did.
+	release      *statement // unless it is a live claim
+	releaseClaim *statement // if it is a claim
 
 	sweepLock *statement // takes the advisory lock $1
 	sweep     *statement // deletes a batch of expired records
@@ -140,6 +142,10 @@ func newStatements(cfg *config) *statements {
 			sql:  "delete from " + table + " where id = $1 and (lease_until is null or lease_until <= now()) returning 1",
 			oids: []uint32{pgtype.UUIDOID},
 		},
+		releaseClaim: &statement{
+			sql:  "delete from " + table + " where id = $1 and lease_until is not null returning 1",
+			oids: []uint32{pgtype.UUIDOID},
+		},
 		sweepLock: &statement{
 			sql:  "select pg_try_advisory_xact_lock($1)",
 			oids: []uint32{pgtype.Int8OID},
@@ -156,7 +162,7 @@ func newStatements(cfg *config) *statements {
 	for _, st := range []*statement{
 		s.begin, s.beginOwn, s.commit, s.rollback, s.enter, s.enterPlain, s.enterInsert, s.hold, s.reserve,
 		s.restore, s.row, s.recall, s.remove, s.insert, s.lease, s.extendLease, s.completeLease, s.releaseLease,
-		s.release, s.sweepLock, s.sweep,
+		s.release, s.releaseClaim, s.sweepLock, s.sweep,
 	} {
 		st.name = "idemgen_" + strconv.FormatUint(hash(st.sql), 16)
 	}

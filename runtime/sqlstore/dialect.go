@@ -42,6 +42,11 @@ type engine interface {
 	// that no other one can still be committed.
 	proves() bool
 
+	keeper
+}
+
+// keeper is what an engine does for operators, outside of attempts.
+type keeper interface {
 	// find reads the record of id, outside a transaction. It is nil where there
 	// is none.
 	find(ctx context.Context, id [16]byte) (*record, error)
@@ -51,6 +56,8 @@ type engine interface {
 	// sweep deletes at most limit expired records, or none while another
 	// sweeper is at work, and says how many.
 	sweep(ctx context.Context, limit int) (int64, error)
+	// listing is how records are listed and counted.
+	listing() listing
 }
 
 // verdict is what an error says about the transaction in which it came.

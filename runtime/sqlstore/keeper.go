@@ -69,25 +69,12 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 // in another process has completed since.
 func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	k := keyOf(id)
-	if s.claims.has(k.id) {
-		return idempotency.ErrInFlight
-	}
-	if !s.engine.oneWriter() {
-		a, err := s.engine.claim(ctx, k)
-		if err != nil {
-			return fmt.Errorf("sqlstore: release: %w", err)
-		}
-		a.end(s.finishTimeout)
-		if live := a.record.live(); !a.held && !live || live && a.record.leaseUntil != 0 {
-			return idempotency.ErrInFlight
-		}
-	}
-	r, err := s.engine.find(ctx, k.id)
+	r, err := s.released(ctx, k, id)
 	switch {
 	case err != nil:
 		return err
-	case r == nil || r.Identity != id:
-		return idempotency.ErrNotFound
+	case r.live() && r.leaseUntil != 0:
+		return idempotency.ErrInFlight
 	}
 	n, err := s.engine.remove(ctx, k.id, r.created)
 	if err != nil {
@@ -97,4 +84,30 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 		return idempotency.ErrNotFound
 	}
 	return nil
+}
+
+// released reads the record that is to be released, which is in flight while a
+// transaction has its claim.
+func (s *Store) released(ctx context.Context, k key, id idempotency.Identity) (r *record, err error) {
+	if s.claims.has(k.id) {
+		return nil, idempotency.ErrInFlight
+	}
+	if s.engine.oneWriter() {
+		r, err = s.engine.find(ctx, k.id)
+	} else {
+		var a *attempt
+		if a, err = s.engine.claim(ctx, k); err == nil {
+			a.end(s.finishTimeout)
+			if r = a.record; !a.held && !r.live() {
+				return nil, idempotency.ErrInFlight
+			}
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("sqlstore: release: %w", err)
+	case r == nil, r.Identity != id:
+		return nil, idempotency.ErrNotFound
+	}
+	return r, nil
 }

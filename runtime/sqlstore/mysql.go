@@ -223,6 +223,19 @@ func (e *mysqlEngine) sweep(ctx context.Context, limit int) (int64, error) {
 	return n, err
 }
 
+// listing has no parameters, as the other statements, and sees what other nodes
+// have committed.
+func (e *mysqlEngine) listing() listing {
+	return listing{
+		reader: e.db,
+		writer: e.db,
+		sql: strings.NewReplacer("$reads", e.synced, "$table", e.table, "$clock", mysqlNow, "$key", "`key`", "$body", "`body`", "$lease", "NULL",
+			"$created", "created_at", "$expires", "expires_at", "$until", "NULL", "$digits", "HEX(id)"),
+		id:   func(digits string) string { return "x'" + digits + "'" },
+		text: func(s string, _ *[]any) string { return "x'" + hex.EncodeToString([]byte(s)) + "'" },
+	}
+}
+
 func expiredMySQL(ctx context.Context, conn *sql.Conn, query string) (ids []string, err error) {
 	rows, err := conn.QueryContext(ctx, query)
 	if err != nil {

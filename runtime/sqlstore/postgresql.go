@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"strings"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -91,7 +92,8 @@ func nameHash(name string) int64 {
 // that what makes a driver work behind a pooler makes the store work as well.
 type postgresqlEngine struct {
 	db    *sql.DB
-	space int64 // tells this table's advisory locks from another's
+	table string // with the schema's name, quoted
+	space int64  // tells this table's advisory locks from another's
 
 	enter, look, store, expire, delete, purge string
 }
@@ -109,6 +111,7 @@ func newPostgreSQLEngine(db *sql.DB, table string) *postgresqlEngine {
 	r := strings.NewReplacer("$table", table, "$now", postgresqlNow, "$record", postgresqlRecord)
 	return &postgresqlEngine{
 		db:    db,
+		table: table,
 		space: nameHash(table),
 		// A replay takes no lock: a request that comes when the record has gone
 		// could not tell it from a claim. The setting ends with the transaction,
@@ -237,6 +240,23 @@ func (e *postgresqlEngine) sweep(ctx context.Context, limit int) (int64, error) 
 		return 0, err
 	}
 	return n, tx.Commit()
+}
+
+func (e *postgresqlEngine) listing() listing {
+	milliseconds := func(column string) string { return "floor(extract(epoch from " + column + ") * 1000)::bigint" }
+	return listing{
+		reader: e.db,
+		writer: e.db,
+		own:    readCommitted,
+		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", "now()", "$key", "key", "$body", "body", "$lease", "lease_until",
+			"$created", milliseconds("created_at"), "$expires", milliseconds("expires_at"), "$until", milliseconds("lease_until"),
+			"$digits", "replace(id::text, '-', '')"),
+		id: func(digits string) string { return "'" + digits + "'::uuid" },
+		text: func(s string, args *[]any) string {
+			*args = append(*args, s)
+			return "$" + strconv.Itoa(len(*args)) + "::text"
+		},
+	}
 }
 
 // uuid writes an id as PostgreSQL's type does, which is also its text.

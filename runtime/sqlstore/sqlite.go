@@ -55,8 +55,8 @@ func (d sqlite) open(ctx context.Context, db *sql.DB, c config) (engine, error) 
 	if err := d.verify(ctx, db, c); err != nil {
 		return nil, err
 	}
-	e := &sqliteEngine{db: db}
-	r := strings.NewReplacer("$table", `main."`+c.table+`"`, "$now", sqliteNow)
+	e := &sqliteEngine{db: db, reader: c.reader, table: `main."` + c.table + `"`}
+	r := strings.NewReplacer("$table", e.table, "$now", sqliteNow)
 	e.delete = r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ?`)
 	e.purge = r.Replace(`DELETE FROM $table WHERE id IN (SELECT id FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ?)`)
 	find := r.Replace(`SELECT $now, r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body, r.created_at, r.expires_at, NULL
@@ -89,7 +89,8 @@ func (d sqlite) open(ctx context.Context, db *sql.DB, c config) (engine, error) 
 
 // sqliteEngine has its statements parsed once for each connection.
 type sqliteEngine struct {
-	db *sql.DB
+	db, reader *sql.DB
+	table      string // quoted
 	// turn (id) deletes the record if it is expired, and in any case keeps
 	// other writers out until the transaction ends.
 	turn *sql.Stmt
@@ -160,6 +161,20 @@ func (e *sqliteEngine) remove(ctx context.Context, id [16]byte, created int64) (
 
 func (e *sqliteEngine) sweep(ctx context.Context, limit int) (int64, error) {
 	return affected(e.db.ExecContext(ctx, e.purge, limit))
+}
+
+func (e *sqliteEngine) listing() listing {
+	return listing{
+		reader: e.reader,
+		writer: e.db,
+		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", sqliteNow, "$key", "key", "$body", "body", "$lease", "NULL",
+			"$created", "created_at", "$expires", "expires_at", "$until", "NULL", "$digits", "hex(id)"),
+		id: func(digits string) string { return "x'" + digits + "'" },
+		text: func(s string, args *[]any) string {
+			*args = append(*args, s)
+			return "?"
+		},
+	}
 }
 
 // judge knows no error that proves more than a lost turn: SQLite is asked what

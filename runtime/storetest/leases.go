@@ -44,6 +44,7 @@ func RunLeases[Tx any](t *testing.T, h Harness[Tx]) {
 		{"Expiry", leaseExpiry[Tx]},
 		{"AgeOfKey", leaseAgeOfKey[Tx]},
 		{"Keeper", leaseKeeper[Tx]},
+		{"Listed", leaseListed[Tx]},
 		{"ModeChanges", modeChanges[Tx]},
 		{"Concurrency", leaseConcurrency[Tx]},
 	} {

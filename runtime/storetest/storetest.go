@@ -105,6 +105,10 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"SweepBesideExecute", sweepBesideExecute[Tx]},
 		{"Lookup", lookup[Tx]},
 		{"Release", release[Tx]},
+		{"ReleaseClaim", releaseClaim[Tx]},
+		{"List", list[Tx]},
+		{"ListBesideWrites", listBesideWrites[Tx]},
+		{"Stats", stats[Tx]},
 
 		{"Concurrency", concurrency[Tx]},
 		{"ThunderingHerd", thunderingHerd[Tx]},

@@ -43,6 +43,16 @@ func (s *suite[Tx]) stores() []Store[Tx] {
 	return []Store[Tx]{s.Store, s.Replica}
 }
 
+// lister returns what lists the records of st.
+func (s *suite[Tx]) lister(st Store[Tx]) idempotency.Lister {
+	s.Helper()
+	l, ok := st.(idempotency.Lister)
+	if !ok {
+		s.Skipf("%T is no idempotency.Lister", st)
+	}
+	return l
+}
+
 // request is a request to the operation "createPayment" of scope "tenant"
 // whose answer is kept for an hour.
 func request(key string) idempotency.Request {
