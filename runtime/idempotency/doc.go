@@ -49,7 +49,8 @@
 //
 // # What the authors of stores need
 //
-// [Store], [Work], [Result], [Response]; [Keeper] and [Record]; [Leaser] and
+// [Store], [Work], [Result], [Response]; [Keeper] and [Record]; [Lister],
+// [Filter], [Entry], [State], [StateOf], [Stats] and [Counts]; [Leaser] and
 // [LeaseStore]; [EncodeAnswer], [DecodeAnswer] and [StoredAnswer], which use
 // [MarshalHeader] and [UnmarshalHeader]. Authors of codecs need [Codec] and
 // [Encoded]; who reads records meets an [*UnreadableError].
