@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,7 +22,7 @@ type Edge[Tx any] struct {
 	store   Store[Tx]
 	scope   Scope
 	options options
-	waiting chan struct{} // one token for each duplicate that may wait
+	waiters *waiters
 	leases  *Edge[*Lease] // nil where the store has none
 }
 
@@ -37,9 +36,9 @@ func NewEdge[Tx any](store Store[Tx], scope Scope, opts ...Option) *Edge[Tx] {
 		panic("idempotency: the scope is nil; say idempotency.Unscoped if all callers are one")
 	}
 	o := newOptions(opts)
-	e := &Edge[Tx]{store: store, scope: scope, options: o, waiting: make(chan struct{}, max(o.maxWaiting, 0))}
+	e := &Edge[Tx]{store: store, scope: scope, options: o, waiters: newWaiters(o.maxWaiting)}
 	if leaser, ok := store.(Leaser); ok {
-		e.leases = &Edge[*Lease]{store: Leases(leaser, o.leaseCeiling), scope: scope, options: o, waiting: e.waiting}
+		e.leases = &Edge[*Lease]{store: Leases(leaser, o.leaseCeiling), scope: scope, options: o, waiters: e.waiters}
 	}
 	return e
 }
@@ -276,44 +275,11 @@ func (e *Edge[Tx]) execute(ctx context.Context, call *Call, work Work[Tx]) (Resu
 		Lease:       call.op.Lease,
 		call:        call,
 	}
-	result, err := timed(ctx, call.timing, e.store, req, work)
+	result, err := e.try(ctx, req, work)
 	if call.op.WaitUpTo > 0 && isInFlight(err) {
 		return e.wait(ctx, req, call.op.WaitUpTo, work, err)
 	}
 	return result, err
-}
-
-// wait tries again until the other attempt has finished, for at most upTo. It
-// holds no connection between two tries. busy is the answer if it gives up.
-func (e *Edge[Tx]) wait(ctx context.Context, req Request, upTo time.Duration, work Work[Tx], busy error) (Result, error) {
-	select {
-	case e.waiting <- struct{}{}:
-		defer func() { <-e.waiting }()
-	default:
-		return Result{}, busy
-	}
-	ctx2, cancel := context.WithTimeout(ctx, upTo)
-	defer cancel()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		timer.Reset(pause/2 + rand.N(pause/2)) // jitter, so that duplicates do not try in step
-		select {
-		case <-ctx2.Done():
-			return Result{}, busy
-		case <-timer.C:
-		}
-		result, err := timed(ctx, req.call.timing, e.store, req, work)
-		if !isInFlight(err) {
-			return result, err
-		}
-	}
-}
-
-// isInFlight reports whether the store says that another attempt is running;
-// a handler may have its own reasons to return such an error.
-func isInFlight(err error) bool {
-	return handlersOwn(err) == nil && errors.Is(err, ErrInFlight)
 }
 
 // attempt is the work that Run gives to the store: it captures the handler's

@@ -49,16 +49,25 @@ func serve(t *testing.T, op idempotency.Operation, h handler, opts ...idempotenc
 
 func serveOn(t *testing.T, store idempotency.Store[struct{}], op idempotency.Operation, h handler, opts ...idempotency.Option) *server {
 	t.Helper()
+	s, _ := serveOperations(t, store, func(*http.Request) *idempotency.Operation { return &op }, h, opts...)
+	return s
+}
+
+// serveOperations serves the operation that a request asks for, and returns the
+// edge too.
+func serveOperations(t *testing.T, store idempotency.Store[struct{}], of func(*http.Request) *idempotency.Operation, h handler, opts ...idempotency.Option) (*server, *idempotency.Edge[struct{}]) {
+	t.Helper()
 	s := &server{events: make(chan idempotency.Event, 1000)}
 	opts = append([]idempotency.Option{idempotency.WithObserver(func(_ context.Context, e idempotency.Event) { s.events <- e })}, opts...)
 	edge := idempotency.NewEdge(store, idempotency.ScopeByHeader("X-Api-Key"), opts...)
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		edge.ServeHTTP(w, r, &op, func(w http.ResponseWriter, r *http.Request) {
+		op := of(r)
+		edge.ServeHTTP(w, r, op, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X-Undecodable") != "" {
 				http.Error(w, "cannot decode", http.StatusBadRequest)
 				return
 			}
-			answer, err := edge.Run(r.Context(), &op, func(ctx context.Context, _ struct{}, call *idempotency.Call) (idempotency.Visit, error) {
+			answer, err := edge.Run(r.Context(), op, func(ctx context.Context, _ struct{}, call *idempotency.Call) (idempotency.Visit, error) {
 				s.runs.Add(1)
 				return h(ctx, call)
 			})
@@ -74,7 +83,7 @@ func serveOn(t *testing.T, store idempotency.Store[struct{}], op idempotency.Ope
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.Start()
 	t.Cleanup(s.Close)
-	return s
+	return s, edge
 }
 
 // answers returns a handler that always gives the same answer.

@@ -22,8 +22,9 @@ type Operation struct {
 	Fingerprint FingerprintRule // the zero value is canonical
 	Parameters  Parameters
 	Bodies      []Body
-	// WaitUpTo is how long a duplicate waits for the first attempt, holding no
-	// connection; 0 answers 409 at once.
+	// WaitUpTo is how long a duplicate waits for the first attempt; 0 answers
+	// 409 at once. Those who wait hold no connection, and for each key one of a
+	// process asks the store: first after 20 ms, then up to every 500 ms.
 	WaitUpTo time.Duration
 	// Lease is how long a claim holds that nothing extends, for handlers whose
 	// effects lie outside the database; 0 gives the handler a transaction.

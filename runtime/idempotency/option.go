@@ -67,8 +67,8 @@ func WithRequestLimit(bytes int64) Option { return func(o *options) { o.requestL
 func WithResponseLimit(bytes int) Option { return func(o *options) { o.responseLimit = bytes } }
 
 // WithMaxWaiting sets how many duplicates may wait at the same time for first
-// attempts to finish, on operations whose spec says waitUpTo. Defaults to 100;
-// further duplicates are answered 409 at once.
+// attempts to finish, on operations whose spec says waitUpTo. Defaults to 100
+// over all keys and operations; further duplicates are answered 409 at once.
 func WithMaxWaiting(n int) Option { return func(o *options) { o.maxWaiting = n } }
 
 // WithLeaseCeiling sets for how long the leases of operations in lease mode are
