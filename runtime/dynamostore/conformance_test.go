@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,12 +219,15 @@ func TestConformance(t *testing.T) {
 			business := s.business(t)
 			open := func(t *testing.T) storetest.Fixture[*dynamostore.Tx] {
 				prefix := prefixOf(t)
+				line := &line{RoundTripper: http.DefaultTransport}
+				own := newClient(s.url(t), func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: line} })
 				f := storetest.Fixture[*dynamostore.Tx]{
-					Store:   s.open(t, client, dynamostore.WithPrefix(prefix)),
+					Store:   s.open(t, own, dynamostore.WithPrefix(prefix)),
 					Replica: s.open(t, other, dynamostore.WithPrefix(prefix)),
 					Advance: func(ctx context.Context, d time.Duration) error {
 						return advance(ctx, client, s.table(t), prefix, d)
 					},
+					Cut: func() { line.cut.Store(true) },
 				}
 				if s.transactions {
 					f.Effect = func(_ context.Context, tx *dynamostore.Tx, label string) error {
@@ -252,6 +256,19 @@ func TestConformance(t *testing.T) {
 			storetest.Run(t, storetest.Harness[*dynamostore.Tx]{Open: open, Faults: faults, MaxAnswer: dynamostore.MaxAnswer})
 		})
 	}
+}
+
+// line is a connection that can be cut.
+type line struct {
+	http.RoundTripper
+	cut atomic.Bool
+}
+
+func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
+	if l.cut.Load() {
+		return nil, errors.New("the line is cut")
+	}
+	return l.RoundTripper.RoundTrip(r)
 }
 
 // many are n increments of different effects.

@@ -227,6 +227,69 @@ func TestUniqueIndexIsTheGuarantee(t *testing.T) {
 	}
 }
 
+// An application that holds the very lock of a key, by whatever chance, delays
+// requests under this key: no other key, and no answer that is stored. Keys of
+// one moment have locks of their own.
+//
+// Covers STO-13.
+func TestLockOfAnother(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	pool := newPool(t, dsn)
+	s := newStore(t, pool)
+	lockOf := func(key string) (n int64) {
+		t.Helper()
+		rolledBack := errors.New("only looking")
+		_, err := s.Execute(t.Context(), request(key, "a"), func(ctx context.Context, tx pgx.Tx) (idempotency.Response, error) {
+			err := tx.QueryRow(ctx, `select classid::bigint << 32 | objid::bigint from pg_locks
+				where locktype = 'advisory' and pid = pg_backend_pid() and objsubid = 1`).Scan(&n)
+			return idempotency.Response{}, errors.Join(rolledBack, err)
+		})
+		if !errors.Is(err, rolledBack) || n == 0 {
+			t.Fatalf("%s has lock %d, %v", key, n, err)
+		}
+		return n
+	}
+	const keys = 50
+	locks, high, low := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+	for i := range keys {
+		n := lockOf(fmt.Sprintf("01890a5d-ac96-774b-bcce-b302099a%04x", i))
+		locks[n], high[n>>32], low[n&(1<<32-1)] = true, true, true
+	}
+	if len(locks) != keys || len(high) != keys || len(low) != keys {
+		t.Errorf("%d keys of one millisecond have %d locks, whose halves take %d and %d values", keys, len(locks), len(high), len(low))
+	}
+
+	held := []int64{lockOf("new"), lockOf("stored")}
+	settled(t, s, request("stored", "a"), pay("stored"))
+	application, err := newPool(t, dsn).Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer application.Release()
+	for _, n := range held {
+		if _, err := application.Exec(t.Context(), "select pg_advisory_lock($1)", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Execute(t.Context(), request("new", "a"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {
+		t.Errorf("a key whose lock is held elsewhere: %v", err)
+	}
+	if res, err := s.Execute(t.Context(), request("stored", "a"), never(t)); err != nil || !res.Replayed {
+		t.Errorf("a stored answer: %+v, %v", res, err)
+	}
+	settled(t, s, request("other", "a"), pay("other"))
+	if _, err := application.Exec(t.Context(), "select pg_advisory_unlock_all()"); err != nil {
+		t.Fatal(err)
+	}
+	settled(t, s, request("new", "a"), pay("new"))
+	for _, key := range []string{"new", "stored", "other"} {
+		if n := effects(t, pool, key); n != 1 {
+			t.Errorf("%d effects %s", n, key)
+		}
+	}
+}
+
 // A unique violation of work's own tables is work's error, as it is; so is a
 // constraint of theirs that COMMIT checks.
 func TestViolationsOfWorksTables(t *testing.T) {

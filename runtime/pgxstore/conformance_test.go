@@ -88,6 +88,7 @@ func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storet
 			_, err := pool.Exec(ctx, "update "+schema+".records set created_at = created_at - $1::interval, expires_at = expires_at - $1::interval, lease_until = lease_until - $1::interval", pgx.QueryExecModeExec, d)
 			return err
 		},
+		Cut: pool.Close,
 	}
 }
 

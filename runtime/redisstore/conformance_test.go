@@ -177,6 +177,7 @@ func TestConformance(t *testing.T) {
 						return effects(ctx, client, "effect-"+prefix+label)
 					},
 					Advance: func(ctx context.Context, d time.Duration) error { return advance(ctx, client, prefix, d) },
+					Cut:     func() { _ = client.Close() },
 				}
 			}
 			storetest.Run(t, storetest.Harness[*redisstore.Tx]{

@@ -92,7 +92,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			open := func(t *testing.T) storetest.Fixture[*sql.Tx] {
 				file := filepath.Join(t.TempDir(), "test.db")
-				pool := func() (*sql.DB, *sqlstore.Store) {
+				pool := func() (*sqlstore.Store, *sql.DB, func()) {
 					db := openDB(t, file, c.query, c.conns)
 					if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS effects (label TEXT NOT NULL)`); err != nil {
 						t.Fatal(err)
@@ -101,12 +101,13 @@ func TestConformance(t *testing.T) {
 						t.Fatal(err)
 					}
 					if c.reader {
-						return db, newStore(t, db, sqlstore.WithReader(openDB(t, file, c.query, 4)))
+						reader := openDB(t, file, c.query, 4)
+						return newStore(t, db, sqlstore.WithReader(reader)), db, func() { db.Close(); reader.Close() }
 					}
-					return db, newStore(t, db)
+					return newStore(t, db), db, func() { db.Close() }
 				}
-				db, first := pool()
-				_, second := pool()
+				first, db, cut := pool()
+				second, _, _ := pool()
 				return storetest.Fixture[*sql.Tx]{
 					Store:   first,
 					Replica: second,
@@ -116,6 +117,7 @@ func TestConformance(t *testing.T) {
 						_, err := db.ExecContext(ctx, `UPDATE idempotency_records SET created_at = created_at - ?1, expires_at = expires_at - ?1`, d.Milliseconds())
 						return err
 					},
+					Cut: cut,
 				}
 			}
 			storetest.Run(t, storetest.Harness[*sql.Tx]{

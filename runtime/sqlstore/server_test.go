@@ -122,6 +122,7 @@ func (s server) fixture(t *testing.T, db, other *sql.DB, number int32) storetest
 			_, err := db.ExecContext(ctx, fmt.Sprintf(s.back, records, d.Milliseconds()))
 			return err
 		},
+		Cut: func() { _ = db.Close() },
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // A first request executes; every retry is replayed and leaves no effect.
 //
-// Covers RSP-13, CRA-02, CRA-03, CRA-04.
+// Covers RSP-13, CRA-04.
 func firstThenReplay[Tx any](s *suite[Tx]) {
 	req := request("k")
 	s.executes(s.Store, req, "first")
@@ -67,7 +67,7 @@ func replayIsByteForByte[Tx any](s *suite[Tx]) {
 // An answer of a MiB, or of as many bytes as the store takes, is replayed. One
 // byte more is refused, rolled back, and leaves the key free.
 //
-// Covers RSP-05.
+// Covers RSP-08.
 func largestAnswer[Tx any](h Harness[Tx]) func(*suite[Tx]) {
 	return func(s *suite[Tx]) {
 		largest := h.MaxAnswer

@@ -90,7 +90,7 @@ func goexitFreesKey[Tx any](s *suite[Tx]) {
 // Whatever a handler does to its transaction, an answer is stored exactly
 // when its effects are, and an error leaves the key free.
 //
-// Covers CRA-07, CRA-13, CRA-14.
+// Covers CRA-02, CRA-03, CRA-07, CRA-13, CRA-14.
 func faultyHandler[Tx any](h Harness[Tx]) func(*suite[Tx]) {
 	return func(s *suite[Tx]) {
 		if len(h.Faults) == 0 {
@@ -270,6 +270,37 @@ func rerun[Tx any](h Harness[Tx]) func(*suite[Tx]) {
 			s.Errorf("Transact: %v after %d runs, want %v after 1", err, s.runs.Load(), idempotency.ErrUnavailable)
 		}
 		s.wantEffects("rerun", 1)
+	}
+}
+
+// While the server cannot be reached nothing runs, and nothing is said about
+// what is stored: a record that cannot be read is not a missing one.
+//
+// Covers CRA-16.
+func unreachable[Tx any](s *suite[Tx]) {
+	if s.Cut == nil {
+		s.Skip("the store has no server to be cut off from")
+	}
+	stored, other := request("stored"), request("new")
+	s.executes(s.Store, stored, "stored")
+	s.Cut()
+	s.refuses(s.Store, stored, idempotency.ErrUnavailable)
+	s.refuses(s.Store, other, idempotency.ErrUnavailable)
+	if s.Effect != nil { // where effects are only gathered, work may run
+		_, err := s.Store.Transact(s.ctx, s.work(answer("plain")))
+		if !errors.Is(err, idempotency.ErrUnavailable) && !errors.Is(err, idempotency.ErrOutcomeUnknown) {
+			s.Errorf("Transact: %v, want %v", err, idempotency.ErrUnavailable)
+		}
+	}
+	_, lookup := s.Store.Lookup(s.ctx, stored.Identity)
+	for step, err := range map[string]error{"Lookup": lookup, "Release": s.Store.Release(s.ctx, stored.Identity)} {
+		if err == nil || errors.Is(err, idempotency.ErrNotFound) || errors.Is(err, idempotency.ErrInFlight) {
+			s.Errorf("%s: %v, want an error of the connection", step, err)
+		}
+	}
+	if s.Replica != nil {
+		s.replays(s.Replica, stored, answer("stored"))
+		s.executes(s.Replica, other, "new")
 	}
 }
 

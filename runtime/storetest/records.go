@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,6 +29,126 @@ func expiry[Tx any](s *suite[Tx]) {
 	}
 	s.wantEffects("first", 1)
 	s.wantEffects("second", 1)
+}
+
+// A record may expire while it is being replayed: each retry gets the answer that
+// was stored, or that of the one further run.
+//
+// Covers EXP-12.
+func expiryWhileAnswered[Tx any](s *suite[Tx]) {
+	const clients = 4
+	req := request("k")
+	s.executes(s.Store, req, "first")
+	replayed := make(chan struct{}, clients)
+	var wg sync.WaitGroup
+	for i := range clients {
+		st := s.stores()[i%len(s.stores())]
+		wg.Go(func() {
+			for s.ctx.Err() == nil {
+				res, err := st.Execute(s.ctx, req, s.work(answer("second")))
+				switch {
+				case errors.Is(err, idempotency.ErrInFlight):
+					runtime.Gosched()
+				case err != nil:
+					s.Errorf("Execute: %v", err)
+					return
+				case string(res.Body) != "first":
+					s.same(res.Response, answer("second"))
+					return
+				case !res.Replayed:
+					s.Error("the first answer is no replay")
+				}
+				select {
+				case replayed <- struct{}{}:
+				default:
+				}
+			}
+			s.Error("the record has not expired")
+		})
+	}
+	for range clients {
+		wait(s, replayed, "a replay")
+	}
+	for s.Advance(s.ctx, 2*req.Retention) != nil && s.ctx.Err() == nil { // it can lose a conflict to the clients
+		runtime.Gosched()
+	}
+	wg.Wait()
+	for _, st := range s.stores() {
+		s.replays(st, req, answer("second"))
+	}
+	s.wantEffects("first", 1)
+	s.wantEffects("second", 1)
+	if n := s.runs.Load(); n < 2 {
+		s.Errorf("%d runs of work, want one for each answer", n)
+	}
+}
+
+// An expired answer is given to nobody, while a claim on its key is held and
+// after that has failed.
+//
+// Covers EXP-12, FPR-15.
+func expiryWhileRunning[Tx any](s *suite[Tx]) {
+	req := request("k")
+	s.executes(s.Store, req, "first")
+	s.advance(2 * req.Retention)
+	failure := errors.New("insufficient funds")
+	_, err := s.Store.Execute(s.ctx, req, func(ctx context.Context, tx Tx) (idempotency.Response, error) {
+		other := req
+		other.Fingerprint = fingerprint("other payload")
+		for _, st := range s.stores() {
+			if st != s.Store && s.oneWriter {
+				continue // it waits for this handler
+			}
+			s.refuses(st, req, idempotency.ErrInFlight)
+			s.refuses(st, other, idempotency.ErrInFlight)
+		}
+		return idempotency.Response{}, errors.Join(s.effect(ctx, tx, "failed"), failure)
+	})
+	if !errors.Is(err, failure) {
+		s.Errorf("Execute: %v, want the handler's own error", err)
+	}
+	s.executes(s.stores()[len(s.stores())-1], req, "second")
+	s.replays(s.Store, req, answer("second"))
+	s.wantEffects("first", 1)
+	s.wantEffects("failed", 0)
+	s.wantEffects("second", 1)
+}
+
+// Retention counts from the completion, not from the claim, and is exact over
+// months in which clocks change.
+//
+// Covers EXP-08.
+func retentionFromCompletion[Tx any](s *suite[Tx]) {
+	for _, retention := range []time.Duration{90 * time.Second, 24*time.Hour + time.Millisecond, 365 * 24 * time.Hour} {
+		outer, inner := request(retention.String()), request(retention.String())
+		outer.Retention, inner.Operation = retention, "createRefund"
+		_, err := s.Store.Execute(s.ctx, outer, func(ctx context.Context, tx Tx) (idempotency.Response, error) {
+			if !s.oneWriter {
+				s.executes(s.Store, inner, "inner")
+			}
+			return s.work(answer("outer"))(ctx, tx)
+		})
+		if err != nil {
+			s.Fatalf("Execute: %v", err)
+		}
+		rec, err := s.Store.Lookup(s.ctx, outer.Identity)
+		if err != nil {
+			s.Fatalf("Lookup: %v", err)
+		}
+		if kept := rec.ExpiresAt.Sub(rec.CreatedAt); (kept - retention).Abs() > time.Millisecond {
+			s.Errorf("kept from %v to %v, which is %v, want %v", rec.CreatedAt, rec.ExpiresAt, kept, retention)
+		}
+		if s.oneWriter {
+			continue // nothing else can be stored while the handler runs
+		}
+		within, err := s.Store.Lookup(s.ctx, inner.Identity)
+		if err != nil {
+			s.Fatalf("Lookup: %v", err)
+		}
+		if rec.CreatedAt.Before(within.CreatedAt) {
+			s.Errorf("created at %v, %v before what its handler has stored", rec.CreatedAt, within.CreatedAt.Sub(rec.CreatedAt))
+		}
+	}
 }
 
 // A UUIDv7 key is judged by its own time where the operation asks for it and

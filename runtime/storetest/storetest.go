@@ -68,6 +68,9 @@ type Fixture[Tx any] struct {
 	// Advance lets d pass as far as records are concerned: it moves the
 	// store's clock, or the times of all records back.
 	Advance func(ctx context.Context, d time.Duration) error
+	// Cut makes the server unreachable for Store and not for Replica. To close
+	// Store's client or pool will do. Nil where there is no server.
+	Cut func()
 }
 
 // Run runs every check as a parallel subtest of t.
@@ -98,6 +101,9 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"Transact", transact[Tx]},
 
 		{"Expiry", expiry[Tx]},
+		{"ExpiryWhileAnswered", expiryWhileAnswered[Tx]},
+		{"ExpiryWhileRunning", expiryWhileRunning[Tx]},
+		{"RetentionFromCompletion", retentionFromCompletion[Tx]},
 		{"AgeOfKey", ageOfKey[Tx]},
 		{"OptionsBelongToOperation", optionsBelongToOperation[Tx]},
 		{"Sweep", sweep[Tx]},
@@ -109,6 +115,8 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"List", list[Tx]},
 		{"ListBesideWrites", listBesideWrites[Tx]},
 		{"Stats", stats[Tx]},
+
+		{"Unreachable", unreachable[Tx]},
 
 		{"Concurrency", concurrency[Tx]},
 		{"ThunderingHerd", thunderingHerd[Tx]},
