@@ -2,6 +2,7 @@ package idemgen_test
 
 import (
 	"bufio"
+	"bytes"
 	"maps"
 	"os"
 	"path/filepath"
@@ -53,6 +54,35 @@ func TestKnownFailuresAreCoveredOrOutOfScope(t *testing.T) {
 	for id, files := range where {
 		if _, found := known[id]; !found && categories[id[:3]] {
 			t.Errorf("%s covers %s, which testdata/failures.txt does not know", strings.Join(files, ", "), id)
+		}
+	}
+}
+
+// ofEachStore are failures that the conformance suite cannot cause, since they
+// need a process to die, an answer to be lost, a server to be gone or a clock to
+// be wrong. Each store that servers run on rules them out by tests of its own.
+var ofEachStore = []string{
+	"CON-10", "CRA-01", "CRA-02", "CRA-03", "CRA-04", "CRA-08", "CRA-09", "CRA-16", "EXP-07",
+}
+
+// Each store is held to the conformance suite, and rules out by itself what the
+// suite cannot show.
+func TestFailuresOfEachStore(t *testing.T) {
+	t.Parallel()
+	where := coveringTests(t)
+	for _, store := range []string{"pgxstore", "sqlstore", "redisstore", "dynamostore"} {
+		dir := filepath.Join("runtime", store)
+		suite := false
+		walk(t, dir, func(path string, content []byte) {
+			suite = suite || strings.HasSuffix(path, "_test.go") && bytes.Contains(content, []byte("storetest.Run("))
+		})
+		if !suite {
+			t.Errorf("no test of %s runs the conformance suite", store)
+		}
+		for _, id := range ofEachStore {
+			if !slices.ContainsFunc(where[id], func(path string) bool { return filepath.Dir(path) == dir }) {
+				t.Errorf("no test of %s covers %s", store, id)
+			}
 		}
 	}
 }

@@ -206,6 +206,8 @@ func TestLostClaimIsNoticed(t *testing.T) {
 
 // A lease that has passed by less than clocks may differ is still one, and so is
 // a record whose retention is over by less.
+//
+// Covers EXP-07.
 func TestClockSkew(t *testing.T) {
 	t.Parallel()
 	for _, s := range servers {

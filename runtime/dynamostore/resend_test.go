@@ -542,6 +542,8 @@ func TestClaimMeetsCompletion(t *testing.T) {
 }
 
 // A server that cannot be reached is unavailable, and no handler runs.
+//
+// Covers CRA-16.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, dynalite.url(t))

@@ -14,10 +14,26 @@ import (
 
 // Records are dated by the database's clock: an answer that a process whose
 // own clock says the year 2000 has stored for an hour is live for the others.
+//
 // Covers EXP-07.
 func TestProcessClockDoesNotCount(t *testing.T) {
 	t.Parallel()
-	dsn := "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=busy_timeout(1000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+	sqlite := "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=busy_timeout(1000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		processClockDoesNotCount(t, "sqlite", sqlite, sqlstore.SQLite)
+	})
+	for _, s := range servers() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			_, dsn := s.pool(t)
+			processClockDoesNotCount(t, s.driver, dsn, s.dialect)
+		})
+	}
+}
+
+func processClockDoesNotCount(t *testing.T, driver, dsn string, dialect sqlstore.Dialect) {
+	t.Helper()
 	req := idempotency.Request{
 		Identity:    idempotency.Identity{Scope: "s", Operation: "o", Key: "k"},
 		Fingerprint: idempotency.FingerprintOf([]byte("a")),
@@ -26,16 +42,16 @@ func TestProcessClockDoesNotCount(t *testing.T) {
 	execute := func(t *testing.T) bool {
 		t.Helper()
 		ctx := context.WithoutCancel(t.Context())
-		db, err := sql.Open("sqlite", dsn)
+		db, err := sql.Open(driver, dsn)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
 		db.SetMaxOpenConns(1)
-		if err := sqlstore.Migrate(ctx, db, sqlstore.SQLite); err != nil {
+		if err := sqlstore.Migrate(ctx, db, dialect); err != nil {
 			t.Fatal(err)
 		}
-		store, err := sqlstore.New(ctx, db, sqlstore.SQLite)
+		store, err := sqlstore.New(ctx, db, dialect)
 		if err != nil {
 			t.Fatal(err)
 		}
