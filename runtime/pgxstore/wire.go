@@ -172,7 +172,10 @@ func send(f *pgproto3.Frontend, s *session, statements []bound) (preparing []str
 // binaryFormat asks for the binary format in every column.
 var binaryFormat = [1]int16{1}
 
-// kill ends a connection whose state is unknown. The pool replaces it.
+// kill ends a connection whose state is unknown. The pool replaces it. The server
+// is not asked to cancel what it does: a COMMIT that waits for a synchronous
+// standby would then be visible, and be replayed, though the standby does not
+// have it.
 func kill(pc *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -25,6 +25,10 @@ type attempt struct {
 	// decides whatever comes meanwhile.
 	later bool
 	over  bool // end was called
+	// patient says that a COMMIT without an answer must not be cancelled. One of
+	// PostgreSQL that waits for a synchronous standby would then be visible,
+	// and be replayed, though the standby does not have it.
+	patient bool
 	// spoiled says that work has left its session in a state that nobody knows.
 	spoiled bool
 }
@@ -92,13 +96,22 @@ var errNoAnswer = errors.New("sqlstore: COMMIT was not answered in time")
 // to limit. What becomes of a COMMIT that has no answer is not known.
 func (a *attempt) commit(timeout time.Duration) error {
 	answer := make(chan error, 1)
-	go func() { answer <- a.tx.Commit() }()
+	cancel := a.cancel
+	go func() {
+		err := a.tx.Commit()
+		cancel() // of no effect any more
+		answer <- err
+	}()
 	select {
 	case err := <-answer:
 		return err
 	case <-time.After(timeout):
 		a.later = true // the connection may never answer
-		a.cancel()     // some drivers end it then
+		if a.patient {
+			a.cancel = nil
+		} else {
+			cancel() // some drivers end it then
+		}
 		return errNoAnswer
 	}
 }

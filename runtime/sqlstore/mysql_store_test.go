@@ -3,7 +3,6 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -220,44 +219,6 @@ func TestManyKeysDoNotDeadlockOnMySQL(t *testing.T) {
 			}
 			wg.Wait()
 		})
-	}
-}
-
-// A server that is killed between requests and in the middle of one loses
-// nothing that was answered, and keeps nothing else.
-//
-// Covers CRA-04, CRA-16.
-func TestServerCrashesOnMariaDB(t *testing.T) {
-	t.Parallel()
-	server := testenv.OwnMariaDB(t)
-	db := openMySQL(t, server.DSN, nil, 0)
-	fillMySQL(t, db)
-	s := mysqlServer().on(t, db)
-	if _, err := s.Execute(t.Context(), request("before"), pay("before")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Execute(t.Context(), request("during"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
-		_, err := pay("during")(ctx, tx)
-		server.Crash(t)
-		return created("during"), err
-	})
-	if !errors.Is(err, idempotency.ErrUnavailable) {
-		t.Errorf("a request that the server did not survive: %v", err)
-	}
-	if _, err := s.Execute(t.Context(), request("down"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
-		t.Errorf("a request without a server: %v", err)
-	}
-	server.Restart(t)
-	if res, err := s.Execute(t.Context(), request("before"), never(t)); err != nil || !res.Replayed || string(res.Body) != "before" {
-		t.Errorf("retry of what was answered: %+v, %v", res, err)
-	}
-	if res, err := s.Execute(t.Context(), request("during"), pay("during")); err != nil || res.Replayed {
-		t.Errorf("retry of what was not: %+v, %v", res, err)
-	}
-	for _, label := range []string{"before", "during"} {
-		if n := count(t, db, label); n != 1 {
-			t.Errorf("%d effects %s", n, label)
-		}
 	}
 }
 

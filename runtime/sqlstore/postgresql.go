@@ -117,7 +117,7 @@ func newPostgreSQLEngine(db *sql.DB, table string) *postgresqlEngine {
 		// could not tell it from a claim. The setting ends with the transaction,
 		// and so tells whether it is still the same one.
 		enter: r.Replace(`SELECT CASE WHEN r.expires_at > now() AND (r.lease_until IS NULL OR r.lease_until > now()) THEN NULL ELSE pg_try_advisory_xact_lock($1::bigint) END,
-			set_config('idemgen.claim', $2::text, true), $now, $record
+			set_config('idemgen.claim', $2::text, true), current_setting('transaction_read_only') = 'on', $now, $record
 			FROM (SELECT 1) AS one LEFT JOIN $table AS r ON r.id = $2::text::uuid`),
 		look: r.Replace(`SELECT $now, $record FROM (SELECT 1) AS one LEFT JOIN $table AS r ON r.id = $1::text::uuid`),
 		store: r.Replace(`INSERT INTO $table (id, created_at, expires_at, status, scope, operation, key, fingerprint, header, body)
@@ -136,19 +136,27 @@ func (*postgresqlEngine) oneWriter() bool { return false }
 
 func (*postgresqlEngine) proves() bool { return true }
 
+// errReadOnly is what a pool leads to when it has followed a failover to the
+// wrong server.
+var errReadOnly = errors.New("the database takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write finds it)")
+
 // readCommitted lets each statement see what was committed before it.
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 // claim reads the record twice: a statement that takes the lock cannot see what
 // was committed between its snapshot and the lock, the next one does.
 func (e *postgresqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
-	a := new(attempt)
+	a := &attempt{patient: true}
 	err := a.begin(ctx, e.db, readCommitted, func(tx *sql.Tx) error {
 		var held sql.NullBool
 		var mark string
+		var readOnly bool
 		var err error
-		a.now, a.record, err = scan(tx.QueryRowContext(ctx, e.enter, k.lock^e.space, uuid(k.id)), &held, &mark)
+		a.now, a.record, err = scan(tx.QueryRowContext(ctx, e.enter, k.lock^e.space, uuid(k.id)), &held, &mark, &readOnly)
 		a.held = held.Bool
+		if readOnly && err == nil {
+			err = errReadOnly
+		}
 		if err != nil || a.record.live() {
 			a.later = err == nil
 			return err
@@ -163,9 +171,14 @@ func (e *postgresqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 }
 
 func (e *postgresqlEngine) plain(ctx context.Context) (*attempt, error) {
-	a := new(attempt)
+	a := &attempt{patient: true}
 	err := a.begin(ctx, e.db, readCommitted, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "SELECT set_config('idemgen.claim', '"+noClaim+"', true)")
+		var mark string
+		var readOnly bool
+		err := tx.QueryRowContext(ctx, "SELECT set_config('idemgen.claim', '"+noClaim+"', true), current_setting('transaction_read_only') = 'on'").Scan(&mark, &readOnly)
+		if readOnly && err == nil {
+			err = errReadOnly
+		}
 		return err
 	})
 	if err != nil {

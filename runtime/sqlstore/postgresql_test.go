@@ -44,13 +44,18 @@ func newPostgreSQL(t testing.TB, driver string) (*sql.DB, string) {
 	t.Helper()
 	dsn := testenv.Postgres(t)
 	db := openPostgreSQL(t, driver, dsn, 0)
+	fillPostgreSQL(t, db)
+	return db, dsn
+}
+
+func fillPostgreSQL(t testing.TB, db *sql.DB) {
+	t.Helper()
 	if err := sqlstore.Migrate(t.Context(), db, sqlstore.PostgreSQL); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE effects (label TEXT NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
-	return db, dsn
 }
 
 // payPostgreSQL is work that makes one effect.

@@ -61,7 +61,7 @@ func checkPostgreSQLSession(ctx context.Context, conn *sql.Conn) error {
 	case err != nil:
 		return err
 	case readOnly != "off":
-		return errors.New("the server takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write finds it)")
+		return errReadOnly
 	case encoding != "UTF8" && encoding != "SQL_ASCII":
 		return fmt.Errorf("client_encoding is %s instead of UTF8: leave it out of the connection string", encoding)
 	}

@@ -77,13 +77,19 @@ func postgresqlServer(driver string) server {
 // store opens a pool and a store.
 func (s server) store(t testing.TB, dsn string, conns int, opts ...sqlstore.Option) *sqlstore.Store {
 	t.Helper()
+	return s.on(t, s.open(t, dsn, conns), opts...)
+}
+
+// open opens a pool of at most conns connections; 0 is no limit.
+func (s server) open(t testing.TB, dsn string, conns int) *sql.DB {
+	t.Helper()
 	db, err := sql.Open(s.driver, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(conns)
-	return s.on(t, db, opts...)
+	return db
 }
 
 // on opens a store on a pool.
