@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -84,6 +85,9 @@ func (e *lostError) Unwrap() error { return e.err }
 // prepare under names that a pooler in transaction mode mixes up, and watch a
 // context for each message.
 func pipeline(pc *pgconn.PgConn, deadline time.Time, statements ...bound) (done int, tag string, err error) {
+	if pc.IsClosed() { // and pgx may still be writing its farewell
+		return 0, "", &lostError{net.ErrClosed}
+	}
 	starting := pc.TxStatus() == 'I'
 	done, tag, err = exchange(pc, deadline, statements)
 	if starting && isUnprepared(err) {
