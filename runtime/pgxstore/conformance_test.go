@@ -61,10 +61,18 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// newFixture opens two stores that share nothing but a new schema.
+// newFixture opens two stores that share nothing but a new schema. Their sessions
+// are in different time zones, one of which changes its clocks.
+//
+// Covers EXP-08.
 func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storetest.Fixture[pgx.Tx] {
-	small := func(cfg *pgxpool.Config) { cfg.MaxConns = 4 } // fewer than there are requests
-	pool := newPool(t, dsn, small)
+	in := func(zone string) func(*pgxpool.Config) {
+		return func(cfg *pgxpool.Config) {
+			cfg.MaxConns = 4 // fewer than there are requests
+			cfg.ConnConfig.RuntimeParams["timezone"] = zone
+		}
+	}
+	pool := newPool(t, dsn, in("Asia/Kathmandu"))
 	_, err := pool.Exec(t.Context(), "create schema "+schema+"; create table "+schema+".effects (label text not null)")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +83,7 @@ func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storet
 	}
 	return storetest.Fixture[pgx.Tx]{
 		Store:   newStore(t, pool, opts...),
-		Replica: newStore(t, newPool(t, dsn, small), opts...),
+		Replica: newStore(t, newPool(t, dsn, in("America/Los_Angeles")), opts...),
 		Effect: func(ctx context.Context, tx pgx.Tx, label string) error {
 			_, err := tx.Exec(ctx, "insert into "+schema+".effects (label) values ($1)", pgx.QueryExecModeExec, label)
 			return err

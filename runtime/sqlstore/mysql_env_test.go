@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"testing"
 
@@ -77,7 +78,7 @@ func ignored(queries ...string) func(context.Context, *sql.Tx) error {
 }
 
 // Every check has tables of its own in one database for each variant. The
-// replica has a pool of its own.
+// replica has a pool of its own, whose sessions are in another time zone.
 //
 // Covers STO-08, STO-09, STO-11, STO-20, EXP-08.
 func TestConformanceOnMySQL(t *testing.T) {
@@ -102,10 +103,21 @@ func TestConformanceOnMySQL(t *testing.T) {
 			dsn := testenv.MariaDB(t)
 			var tables atomic.Int32
 			storetest.Run(t, mysqlHarness(func(t *testing.T) storetest.Fixture[*sql.Tx] {
-				return mysqlServer().fixture(t, openMySQL(t, dsn, c.params, c.conns), openMySQL(t, dsn, c.params, c.conns), tables.Add(1))
+				return mysqlServer().fixture(t, openMySQL(t, dsn, c.params, c.conns), openMySQL(t, dsn, elsewhere(c.params), c.conns), tables.Add(1))
 			}))
 		})
 	}
+}
+
+// elsewhere returns params for sessions 13 hours ahead, of a process that reads
+// times as those of a place that changes its clocks.
+func elsewhere(params map[string]string) map[string]string {
+	params = maps.Clone(params)
+	if params == nil {
+		params = map[string]string{}
+	}
+	params["time_zone"], params["parseTime"], params["loc"] = "%27%2B13%3A00%27", "true", "Pacific%2FAuckland"
+	return params
 }
 
 func mysqlHarness(open func(t *testing.T) storetest.Fixture[*sql.Tx]) storetest.Harness[*sql.Tx] {
