@@ -77,6 +77,7 @@ var layers = map[string]layer{
 	"runtime/idempotency":             {thirdParty: []string{"github.com/dunglas/httpsfv"}},
 	"runtime/retry":                   {own: []string{"runtime/idempotency"}},
 	"runtime/otelobserver":            {own: []string{"runtime/idempotency", "runtime/retry"}, thirdParty: []string{"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"}}, // the API; the SDK is the user's
+	"runtime/answercodec":             {own: []string{"runtime/idempotency"}},
 	"runtime/memstore":                {own: []string{"runtime/idempotency"}},
 	"runtime/sqlstore":                {own: []string{"runtime/idempotency"}}, // the driver is the user's
 	"runtime/pgxstore":                {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/jackc/pgx/v5/"}},
