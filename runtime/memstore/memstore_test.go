@@ -8,32 +8,46 @@ import (
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testcodec"
 	"github.com/idemgen/idemgen/runtime/memstore"
 	"github.com/idemgen/idemgen/runtime/storetest"
 )
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, harness)
+	storetest.Run(t, harness())
+}
+
+// Answers that are compressed and encrypted are kept as others are.
+func TestConformanceWithCodec(t *testing.T) {
+	t.Parallel()
+	codec := memstore.WithCodec(testcodec.Encrypting(t))
+	storetest.Run(t, harness(codec))
+	t.Run("Leases", func(t *testing.T) {
+		t.Parallel()
+		storetest.RunLeases(t, harness(codec))
+	})
 }
 
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	storetest.RunLeases(t, harness)
+	storetest.RunLeases(t, harness())
 }
 
-var harness = storetest.Harness[struct{}]{
-	Open: func(*testing.T) storetest.Fixture[struct{}] {
-		var ahead atomic.Int64
-		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		return storetest.Fixture[struct{}]{
-			Store: memstore.New(memstore.WithClock(now)),
-			Advance: func(_ context.Context, d time.Duration) error {
-				ahead.Add(int64(d))
-				return nil
-			},
-		}
-	},
+func harness(opts ...memstore.Option) storetest.Harness[struct{}] {
+	return storetest.Harness[struct{}]{
+		Open: func(*testing.T) storetest.Fixture[struct{}] {
+			var ahead atomic.Int64
+			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			return storetest.Fixture[struct{}]{
+				Store: memstore.New(append([]memstore.Option{memstore.WithClock(now)}, opts...)...),
+				Advance: func(_ context.Context, d time.Duration) error {
+					ahead.Add(int64(d))
+					return nil
+				},
+			}
+		},
+	}
 }
 
 func BenchmarkFirst(b *testing.B) {

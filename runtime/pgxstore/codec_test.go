@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testcodec"
 	"github.com/idemgen/idemgen/runtime/internal/testenv"
 	"github.com/idemgen/idemgen/runtime/pgxstore"
 	"github.com/idemgen/idemgen/runtime/storetest"
@@ -31,5 +32,20 @@ func TestCodecs(t *testing.T) {
 			Effect:  f.Effect,
 			Effects: f.Effects,
 		}
+	})
+}
+
+// A store with a codec does all that one without does.
+func TestConformanceWithCodec(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	var schemas atomic.Int32
+	harness := storetest.Harness[pgx.Tx]{Open: func(t *testing.T) storetest.Fixture[pgx.Tx] {
+		return newFixture(t, dsn, fmt.Sprintf("check_%d", schemas.Add(1)), []pgxstore.Option{pgxstore.WithCodec(testcodec.Encrypting(t))})
+	}}
+	storetest.Run(t, harness)
+	t.Run("Leases", func(t *testing.T) {
+		t.Parallel()
+		storetest.RunLeases(t, harness)
 	})
 }

@@ -3,8 +3,10 @@ package redisstore_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testcodec"
 	"github.com/idemgen/idemgen/runtime/redisstore"
 	"github.com/idemgen/idemgen/runtime/storetest"
 )
@@ -27,4 +29,24 @@ func TestCodecs(t *testing.T) {
 			},
 		}
 	})
+}
+
+// A store with a codec does all that one without does.
+func TestConformanceWithCodec(t *testing.T) {
+	t.Parallel()
+	client, other := newSingle(t), newSingle(t)
+	storetest.Run(t, storetest.Harness[*redisstore.Tx]{Open: func(t *testing.T) storetest.Fixture[*redisstore.Tx] {
+		prefix, codec := prefixOf(t), redisstore.WithCodec(testcodec.Encrypting(t))
+		return storetest.Fixture[*redisstore.Tx]{
+			Store:   newStore(t, client, redisstore.WithPrefix(prefix), codec),
+			Replica: newStore(t, other, redisstore.WithPrefix(prefix), codec),
+			Effect: func(ctx context.Context, tx *redisstore.Tx, label string) error {
+				return effect(ctx, tx, "effect-"+prefix+label)
+			},
+			Effects: func(ctx context.Context, label string) (int, error) {
+				return effects(ctx, client, "effect-"+prefix+label)
+			},
+			Advance: func(ctx context.Context, d time.Duration) error { return advance(ctx, client, prefix, d) },
+		}
+	}})
 }
