@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"time"
-
-	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // attempt is one attempt at a request, from its first statement to its end.
@@ -31,15 +29,6 @@ type attempt struct {
 	patient bool
 	// spoiled says that work has left its session in a state that nobody knows.
 	spoiled bool
-}
-
-// admit judges a request that may run as far as records are concerned. One that
-// takes over the claim of a lease has begun before, whatever its key's age.
-func (a *attempt) admit(req idempotency.Request) error {
-	if a.record != nil && !a.record.expired() {
-		return a.record.of(req)
-	}
-	return req.CheckAge(time.UnixMilli(a.now))
 }
 
 // beginner is a pool, or one connection of it.

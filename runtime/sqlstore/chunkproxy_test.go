@@ -12,10 +12,11 @@ import (
 type fate int
 
 const (
-	cut        fate = iota // ends the connection before the message reaches the server
-	loseAnswer             // lets it be carried out, then ends the connection instead of answering
-	holdAnswer             // lets it be carried out and never answers
-	blackhole              // swallows everything from here on, in both directions
+	forward    fate = iota
+	cut             // ends the connection before the message reaches the server
+	loseAnswer      // lets it be carried out, then ends the connection instead of answering
+	holdAnswer      // lets it be carried out and never answers
+	blackhole       // swallows everything from here on, in both directions
 )
 
 // proxy passes bytes on, for any protocol that answers each message. Drivers
@@ -32,9 +33,10 @@ type proxy struct {
 // rule applies its fate once, to the next message that contains its text, in
 // either letter case.
 type rule struct {
-	text string
-	fate fate
-	hit  chan struct{} // closed when the fate has been carried out
+	text   string
+	fate   fate
+	before func()        // called before the message is passed on, if any
+	hit    chan struct{} // closed when the fate has been carried out
 }
 
 func newProxy(t testing.TB, server string) *proxy {
@@ -81,9 +83,17 @@ func (p *proxy) accept() {
 
 // on adds a rule. The channel is closed when it has struck.
 func (p *proxy) on(text string, f fate) <-chan struct{} {
+	return p.add(&rule{text: text, fate: f, before: func() {}})
+}
+
+// before makes the proxy call do before it passes on the next message that
+// contains text.
+func (p *proxy) before(text string, do func()) { p.add(&rule{text: text, before: do}) }
+
+func (p *proxy) add(r *rule) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := &rule{text: text, fate: f, hit: make(chan struct{})}
+	r.hit = make(chan struct{})
 	p.rules = append(p.rules, r)
 	return r.hit
 }
@@ -136,7 +146,9 @@ func (l *link) toServer() {
 			return
 		}
 		if r := l.match(buf[:n]); r != nil {
+			r.before()
 			switch r.fate {
+			case forward:
 			case cut:
 				l.close()
 				close(r.hit)

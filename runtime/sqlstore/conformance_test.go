@@ -81,12 +81,13 @@ func TestConformance(t *testing.T) {
 		name, query string
 		conns       int
 		reader      bool
+		leases      bool
 	}{
 		{name: "OneConnection", query: pragmas + "_pragma=journal_mode(wal)", conns: 1},
-		{name: "OneWriterAndReaders", query: pragmas + "_pragma=journal_mode(wal)", conns: 1, reader: true},
+		{name: "OneWriterAndReaders", query: pragmas + "_pragma=journal_mode(wal)", conns: 1, reader: true, leases: true},
 		{name: "ManyConnections", query: pragmas + "_pragma=journal_mode(wal)", conns: 8},
 		{name: "Immediate", query: pragmas + "_pragma=journal_mode(wal)&_txlock=immediate", conns: 2},
-		{name: "RollbackJournal", query: pragmas + "_pragma=journal_mode(delete)", conns: 4},
+		{name: "RollbackJournal", query: pragmas + "_pragma=journal_mode(delete)", conns: 4, leases: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -114,13 +115,13 @@ func TestConformance(t *testing.T) {
 					Effect:  effect,
 					Effects: func(ctx context.Context, label string) (int, error) { return countEffects(ctx, db, label) },
 					Advance: func(ctx context.Context, d time.Duration) error {
-						_, err := db.ExecContext(ctx, `UPDATE idempotency_records SET created_at = created_at - ?1, expires_at = expires_at - ?1`, d.Milliseconds())
+						_, err := db.ExecContext(ctx, `UPDATE idempotency_records SET created_at = created_at - ?1, expires_at = expires_at - ?1, lease_until = lease_until - ?1`, d.Milliseconds())
 						return err
 					},
 					Cut: cut,
 				}
 			}
-			storetest.Run(t, storetest.Harness[*sql.Tx]{
+			harness := storetest.Harness[*sql.Tx]{
 				Open:      open,
 				OneWriter: true,
 				Faults: map[string]func(context.Context, *sql.Tx) error{
@@ -137,6 +138,14 @@ func TestConformance(t *testing.T) {
 					"no such table":       execute(`INSERT INTO nowhere VALUES (1)`),
 				},
 				Conflict: func(context.Context, *sql.Tx) error { return fmt.Errorf("debit: %w", busy{5 | 2<<8}) },
+			}
+			storetest.Run(t, harness)
+			if !c.leases {
+				return
+			}
+			t.Run("Leases", func(t *testing.T) {
+				t.Parallel()
+				storetest.RunLeases(t, harness)
 			})
 		})
 	}

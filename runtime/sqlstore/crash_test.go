@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if name := os.Getenv(victimServer); name != "" {
-		fmt.Fprintln(os.Stderr, victim(name, os.Getenv(victimDSN)))
+		fmt.Fprintln(os.Stderr, victim(name, os.Getenv(victimDSN), os.Getenv(victimLeases) != ""))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -44,7 +45,11 @@ func command(t *testing.T, role, file string) *exec.Cmd {
 	return cmd
 }
 
+// underLease leads the role of a process whose request is under a lease.
+const underLease = "under a lease: "
+
 func child(role, file string) error {
+	role, leases := strings.CutPrefix(role, underLease)
 	hook := func(at moment) error {
 		if role == string(at) {
 			self, err := os.FindProcess(os.Getpid())
@@ -66,8 +71,11 @@ func child(role, file string) error {
 	if err != nil {
 		return err
 	}
-	if role == "crowd" {
+	switch {
+	case role == "crowd":
 		return crowd(ctx, store)
+	case leases:
+		return refund(ctx, store, db)
 	}
 	_, err = store.Execute(ctx, request("k"), func(ctx context.Context, tx *sql.Tx) (idempotency.Response, error) {
 		if err := effect(ctx, tx, "k"); err != nil {

@@ -20,6 +20,8 @@ type Dialect interface {
 
 // engine makes the steps of an attempt in one database.
 type engine interface {
+	keeper
+	leaser
 	// oneWriter says that a transaction keeps all others out. Then the record
 	// is looked for before the turn to write is waited for, and work that would
 	// wait for its own turn is refused.
@@ -41,17 +43,15 @@ type engine interface {
 	// proves says that an attempt that has the claim and finds no record shows
 	// that no other one can still be committed.
 	proves() bool
-
-	keeper
 }
 
 // keeper is what an engine does for operators, outside of attempts.
 type keeper interface {
-	// find reads the record of id, outside a transaction. It is nil where there
-	// is none.
-	find(ctx context.Context, id [16]byte) (*record, error)
-	// remove deletes the record of id that was written at created, and says how
-	// many that were.
+	// find reads the clock and the record of id, outside a transaction. The record
+	// is nil where there is none.
+	find(ctx context.Context, id [16]byte) (now int64, r *record, err error)
+	// remove deletes the record of id that was written at created, unless it is a
+	// claim whose lease has not passed, and says how many that were.
 	remove(ctx context.Context, id [16]byte, created int64) (int64, error)
 	// sweep deletes at most limit expired records, or none while another
 	// sweeper is at work, and says how many.
@@ -105,7 +105,18 @@ func matches(err error, is func(error) bool) bool {
 	return false
 }
 
-// affected is how many rows a statement has deleted.
+// once executes a statement on one connection. Through a pool it is sent again
+// where a driver says that it may, and some do so when its answer is lost.
+func once(ctx context.Context, db *sql.DB, query string, args ...any) (int64, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	return affected(conn.ExecContext(ctx, query, args...))
+}
+
+// affected is how many rows a statement has changed.
 func affected(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err

@@ -34,13 +34,29 @@
 // another one for up to 5 s: a record means that it was committed, the claim
 // without a record that it was not, and otherwise the outcome is unknown.
 //
+// # Leases
+//
+// For handlers whose effects lie outside of the database the store keeps claims
+// as rows of the same table ([idempotency.Leases]). A claim is committed before
+// the handler runs, by two statements, and becomes the answer afterwards, by
+// one; so does each extension cost one. Every statement is a transaction of its
+// own and one round trip, with lib/pq two, and between them no connection is
+// held. Each change of a claim asks for its token, so that an attempt that has
+// lost its lease changes nothing; a claim whose lease has passed by the
+// database's clock is taken over by one of those who try. A step that loses a
+// conflict is made again, as is one whose answer was lost. A failover keeps
+// claims as far as the database keeps commits. What the handler does elsewhere is
+// as safe as the key that it gives to the other system: see [idempotency.Derive].
+//
 // # The table
 //
 // Create it with [Migrate] as a step of its own, or put the statements of
 // [Schema] into a migration of your own: they are also in schema/sqlite.sql,
 // schema/mysql.sql and schema/postgresql.sql, which golang-migrate (as an up
 // migration) and Atlas (as a schema) take as they are, and goose under its line
-// "-- +goose Up". [New] changes nothing; it verifies what the guarantee needs.
+// "-- +goose Up". [New] changes nothing; it verifies what the guarantee needs. To a
+// table of an earlier version Migrate adds the two columns of leases; the error of
+// New has the statement that does the same.
 //
 // An expired record is replaced when its key comes again. The others stay until
 // they are swept: run [idempotency.RunSweeper] beside the server.
@@ -70,7 +86,8 @@
 // refused in flight at once, without a connection; one that comes to another
 // process waits for its turn and is replayed. Work cannot call Execute or
 // Transact of its own store: it is refused, except for its own request, which
-// is in flight.
+// is in flight. The steps of leases wait for their turn too: a handler that holds
+// it for longer than a lease costs others theirs.
 //
 // A pool of one connection gives the writers their turns in order and has the
 // best tail of latencies. Then let replays and the application's own queries
@@ -118,7 +135,10 @@
 // effects outside the transaction should therefore send all requests of a
 // client to one node. Claims and lookups wait for what the cluster has committed
 // (wsrep_sync_wait), on MariaDB by themselves. The fate of a COMMIT that is lost
-// with its node is unknown until the record is found.
+// with its node is unknown until the record is found. Claims of leases are
+// records, so that they hold on all nodes, and their steps may be made on any. A
+// transaction that runs while a claim of its key is made on another node is rolled
+// back.
 //
 // Tested are MariaDB and its Galera cluster. Behind a proxy that shares sessions
 // among clients, locks must stay with their client.

@@ -53,6 +53,19 @@ func unavailable(err error) error {
 	}
 }
 
+// unsettled is the error of a step of a lease of which nobody knows what it has done.
+func unsettled(err error) error {
+	var refusal *idempotency.Error
+	if errors.As(err, &refusal) {
+		return err
+	}
+	return &idempotency.Error{
+		Code:   idempotency.CodeUnavailable,
+		Detail: "the database could not be used, or nobody knows what became of the claim",
+		Err:    err,
+	}
+}
+
 func outcomeUnknown(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeOutcomeUnknown,

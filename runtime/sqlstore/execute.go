@@ -25,12 +25,24 @@ const (
 // Execute implements [idempotency.Store].
 func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[*sql.Tx]) (idempotency.Result, error) {
 	k := keyOf(req.Identity)
+	res, err := again(ctx, func(run int, lost *lostError) (idempotency.Result, error) {
+		return s.try(ctx, k, req, work, run == 1 || run <= maxRuns && req.MayRerun(), lost)
+	})
+	var lost *lostError
+	if errors.As(err, &lost) {
+		err = unavailable(lost.error)
+	}
+	return res, err
+}
+
+// again calls try until it returns no [*lostError], which it is told the next
+// time, and returns the last one after some tries or when ctx ends.
+func again(ctx context.Context, try func(run int, lost *lostError) (idempotency.Result, error)) (idempotency.Result, error) {
 	var lost *lostError
 	// After the last run comes one more look: what the transaction has lost
 	// to may have been the same request.
 	for run := 1; run <= maxRuns+1; run++ {
-		allowed := run == 1 || run <= maxRuns && req.MayRerun()
-		res, err := s.try(ctx, k, req, work, allowed, lost)
+		res, err := try(run, lost)
 		if !errors.As(err, &lost) {
 			return res, err
 		}
@@ -38,7 +50,7 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 			break
 		}
 	}
-	return idempotency.Result{}, unavailable(lost.error)
+	return idempotency.Result{}, lost
 }
 
 // try answers from what is stored, or claims req, runs work if that is allowed
@@ -55,7 +67,7 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 			return idempotency.Result{}, errNested
 		}
 		// Most retries end here, without a turn to write.
-		rec, err := s.engine.find(claiming, k.id)
+		_, rec, err := s.engine.find(claiming, k.id)
 		switch {
 		case err != nil:
 			return idempotency.Result{}, unavailable(err)
@@ -82,7 +94,7 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 	case !allowed:
 		return idempotency.Result{}, unavailable(lost.error)
 	}
-	if err := a.admit(req); err != nil {
+	if err := a.record.admit(req, a.now); err != nil {
 		return idempotency.Result{}, err
 	}
 	resp, err := s.run(ctx, a, work)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"strings"
 	"testing"
 
 	"modernc.org/sqlite"
@@ -25,7 +26,23 @@ const (
 	beforeCommit moment = "before COMMIT"
 	afterCommit  moment = "after COMMIT"
 	beforeExec   moment = "before a statement that is not prepared"
+
+	beforeClaim      moment = "before the claim of a lease"
+	afterClaim       moment = "after the claim of a lease"
+	afterEffect      moment = "after the effect of a lease"
+	beforeCompletion moment = "before the completion of a lease"
+	afterCompletion  moment = "after the completion of a lease"
 )
+
+// moments are when a statement is carried out that contains the text.
+var moments = []struct {
+	text          string
+	before, after moment
+}{
+	{"INSERT INTO main", beforeClaim, afterClaim},
+	{"INSERT INTO effects", "", afterEffect},
+	{"SET lease_until = NULL", beforeCompletion, afterCompletion},
+}
 
 func openFaults(t testing.TB, file string, hook func(moment) error) *sql.DB {
 	t.Helper()
@@ -70,6 +87,19 @@ func (c faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 func (c faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if err := c.hook(beforeExec); err != nil {
 		return nil, err
+	}
+	for _, m := range moments {
+		if !strings.Contains(query, m.text) {
+			continue
+		}
+		if err := c.hook(m.before); err != nil {
+			return nil, err
+		}
+		res, err := c.conn.ExecContext(ctx, query, args)
+		if err == nil {
+			err = c.hook(m.after)
+		}
+		return res, err
 	}
 	return c.conn.ExecContext(ctx, query, args)
 }

@@ -31,6 +31,25 @@ func TestConformanceOnGalera(t *testing.T) {
 	}))
 }
 
+// Leases hold on all nodes: the replica is on another one.
+//
+// Covers CON-10, CON-12, STO-08.
+func TestLeasesOnGalera(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.Galera(t)
+	var tables atomic.Int32
+	harness := mysqlHarness(func(t *testing.T) storetest.Fixture[*sql.Tx] {
+		n := tables.Add(1)
+		open := func(n int32) *sql.DB {
+			synced := map[string]string{"wsrep_sync_wait": "1"} // of the test's own reads
+			return openMySQL(t, nodes[int(n)%len(nodes)], synced, 4)
+		}
+		return mysqlServer().fixture(t, open(n), open(n+1), n)
+	})
+	harness.Unseen = true
+	storetest.RunLeases(t, harness)
+}
+
 // newGalera returns pools and stores on the nodes of a cluster.
 func newGalera(t *testing.T) (dbs []*sql.DB, stores []*sqlstore.Store) {
 	t.Helper()
@@ -162,5 +181,110 @@ func TestGaleraLostCommit(t *testing.T) {
 	}
 	if res := settled(t, s, request("k"), pay("k")); res.Replayed {
 		t.Errorf("retry: %+v", res)
+	}
+}
+
+// Clients on every node send each request under a lease, again until it is
+// answered. It runs once, whether it is new or has been left by a process that
+// is dead, and has one answer.
+//
+// Covers CON-01, CON-02, CON-08, CON-10, ERR-07.
+func TestGaleraLeaseWriters(t *testing.T) {
+	t.Parallel()
+	dbs, stores := newGalera(t)
+	const keys, left, clients = 40, 20, 9
+	req := func(key int) idempotency.Request {
+		req := request(fmt.Sprint(key))
+		req.Lease = time.Minute
+		return req
+	}
+	for key := range left {
+		if _, err := stores[0].AcquireLease(t.Context(), req(key), idempotency.LeaseToken{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := dbs[0].ExecContext(t.Context(), fmt.Sprintf(mysqlServer().back, "idempotency_records", 61_000)); err != nil {
+		t.Fatal(err)
+	}
+	var runs [keys]atomic.Int64
+	var answers [keys]sync.Map
+	var lost atomic.Int64
+	var wg sync.WaitGroup
+	for c := range clients {
+		leases := idempotency.Leases(stores[c%len(stores)], time.Minute)
+		wg.Go(func() {
+			for key := range keys {
+				for {
+					res, err := leases.Execute(t.Context(), req(key), func(context.Context, *idempotency.Lease) (idempotency.Response, error) {
+						runs[key].Add(1)
+						return created(fmt.Sprint(key, " by ", c)), nil
+					})
+					switch code, _ := codeOf(err); {
+					case code == idempotency.CodeInFlight:
+						time.Sleep(time.Millisecond) // as a client would
+						continue
+					case code == idempotency.CodeUnavailable: // it has lost each time
+						lost.Add(1)
+						continue
+					case err != nil:
+						t.Errorf("key %d on node %d: %v", key, c%len(stores), err)
+					default:
+						answers[key].Store(string(res.Body), true)
+					}
+					break
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for key := range keys {
+		different := 0
+		answers[key].Range(func(any, any) bool { different++; return true })
+		if n := runs[key].Load(); n != 1 || different != 1 {
+			t.Errorf("key %d: %d runs, %d answers; want 1", key, n, different)
+		}
+	}
+	for key := range left {
+		if err := stores[0].CompleteLease(t.Context(), req(key), idempotency.LeaseToken{1}, created("stale")); !errors.Is(err, idempotency.ErrLeaseLost) {
+			t.Errorf("key %d, the late owner: %v, want %v", key, err, idempotency.ErrLeaseLost)
+		}
+	}
+	t.Logf("%d answers unavailable", lost.Load())
+}
+
+// The steps of a lease may be made on any node: one that is behind does not take
+// a claim for lost, nor a freed key for claimed.
+//
+// Covers CON-10, STO-17.
+func TestGaleraStepsOnOtherNodes(t *testing.T) {
+	t.Parallel()
+	_, stores := newGalera(t)
+	ctx := t.Context()
+	for i := range 60 {
+		req, token := request(fmt.Sprint(i)), idempotency.LeaseToken{1, byte(i)}
+		req.Lease = time.Minute
+		claimer, next, last := stores[i%3], stores[(i+1)%3], stores[(i+2)%3]
+		if _, err := claimer.AcquireLease(ctx, req, token); err != nil {
+			t.Fatalf("AcquireLease: %v", err)
+		}
+		if i%2 == 0 {
+			if err := next.ExtendLease(ctx, req, token, time.Hour); err != nil {
+				t.Errorf("ExtendLease: %v", err)
+			}
+		}
+		if i%3 == 0 {
+			if err := next.ReleaseLease(ctx, req, token); err != nil {
+				t.Errorf("ReleaseLease: %v", err)
+			}
+			if _, err := last.AcquireLease(ctx, req, token); err != nil {
+				t.Errorf("AcquireLease of a key that was freed: %v", err)
+			}
+		}
+		if err := last.CompleteLease(ctx, req, token, created("first")); err != nil {
+			t.Errorf("CompleteLease: %v", err)
+		}
+		if res, err := next.AcquireLease(ctx, req, token); err != nil || !res.Replayed {
+			t.Errorf("AcquireLease after the completion: %+v, %v", res, err)
+		}
 	}
 }

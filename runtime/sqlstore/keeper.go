@@ -42,7 +42,7 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 
 // Lookup implements [idempotency.Keeper].
 func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
-	r, err := s.engine.find(ctx, id.ID())
+	_, r, err := s.engine.find(ctx, id.ID())
 	if err != nil {
 		return idempotency.Record{}, err
 	}
@@ -55,7 +55,7 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 		CreatedAt:   time.UnixMilli(r.created),
 		ExpiresAt:   time.UnixMilli(r.expiresAt),
 	}
-	if r.leaseUntil != 0 {
+	if r.claim() {
 		rec.LeaseUntil = time.UnixMilli(r.leaseUntil)
 		return rec, nil
 	}
@@ -73,14 +73,17 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	switch {
 	case err != nil:
 		return err
-	case r.live() && r.leaseUntil != 0:
+	case r.claim() && r.live():
 		return idempotency.ErrInFlight
 	}
 	n, err := s.engine.remove(ctx, k.id, r.created)
 	if err != nil {
 		return fmt.Errorf("sqlstore: release: %w", err)
 	}
-	if n == 0 { // swept or released by somebody else meanwhile
+	if n == 0 { // it has changed meanwhile
+		if _, r, err := s.engine.find(ctx, k.id); err == nil && r != nil && r.claim() && r.live() {
+			return idempotency.ErrInFlight
+		}
 		return idempotency.ErrNotFound
 	}
 	return nil
@@ -93,7 +96,7 @@ func (s *Store) released(ctx context.Context, k key, id idempotency.Identity) (r
 		return nil, idempotency.ErrInFlight
 	}
 	if s.engine.oneWriter() {
-		r, err = s.engine.find(ctx, k.id)
+		_, r, err = s.engine.find(ctx, k.id)
 	} else {
 		var a *attempt
 		if a, err = s.engine.claim(ctx, k); err == nil {

@@ -20,8 +20,8 @@ type listing struct {
 	// where no transaction is needed for that.
 	own *sql.TxOptions
 	// sql writes what begins a query that $reads, the $table, its $clock, the
-	// columns $key, $body, $lease (the end of a lease, or NULL), $created, $expires
-	// and $until (in Unix milliseconds), and $digits, an id in hexadecimal.
+	// columns $key, $body, $created, $expires and $until (the end of a lease), the
+	// times in Unix milliseconds, and $digits, an id in hexadecimal.
 	sql *strings.Replacer
 	// id writes such digits as an id.
 	id func(digits string) string
@@ -36,7 +36,7 @@ const listPage = 500
 // listed are the records as List and Stats read them.
 const listed = ` FROM (SELECT id, scope, operation, $key AS idempotency_key, status, length(header) + length($body) AS bytes,
 	$created AS created, $expires AS expires, $until AS lease_until,
-	CASE WHEN expires_at <= $clock THEN 4 WHEN $lease IS NULL THEN 1 WHEN $lease > $clock THEN 2 ELSE 3 END AS state
+	CASE WHEN expires_at <= $clock THEN 4 WHEN lease_until IS NULL THEN 1 WHEN lease_until > $clock THEN 2 ELSE 3 END AS state
 	FROM $table) AS r`
 
 // List implements [idempotency.Lister]. A page is two statements of 500 records
@@ -199,7 +199,7 @@ func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error
 
 func (l listing) releaseClaim(ctx context.Context, id [16]byte) (n int64, err error) {
 	err = l.within(ctx, l.writer, func(db statements) (err error) {
-		n, err = affected(db.ExecContext(ctx, l.sql.Replace("DELETE FROM $table WHERE id = "+l.id(hex.EncodeToString(id[:]))+" AND $lease IS NOT NULL")))
+		n, err = affected(db.ExecContext(ctx, l.sql.Replace("DELETE FROM $table WHERE id = "+l.id(hex.EncodeToString(id[:]))+" AND lease_until IS NOT NULL")))
 		return err
 	})
 	if err != nil {

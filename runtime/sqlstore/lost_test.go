@@ -189,9 +189,10 @@ func TestClaimWithoutAnswer(t *testing.T) {
 const (
 	victimServer = "SQLSTORE_TEST_VICTIM"
 	victimDSN    = "SQLSTORE_TEST_VICTIM_DSN"
+	victimLeases = "SQLSTORE_TEST_VICTIM_LEASES" // set if the request is under a lease
 )
 
-func victim(name, dsn string) error {
+func victim(name, dsn string, leases bool) error {
 	for _, srv := range servers() {
 		if srv.name != name {
 			continue
@@ -204,7 +205,11 @@ func victim(name, dsn string) error {
 		if err != nil {
 			return err
 		}
-		_, err = s.Execute(context.Background(), request("k"), srv.noting("k"))
+		if leases {
+			err = refund(context.Background(), s, db)
+		} else {
+			_, err = s.Execute(context.Background(), request("k"), srv.noting("k"))
+		}
 		return fmt.Errorf("the process to be killed has ended by itself: %w", err)
 	}
 	return fmt.Errorf("no server %q", name)
@@ -231,18 +236,7 @@ func TestProcessKilledOnServer(t *testing.T) {
 				t.Parallel()
 				db, dsn := srv.pool(t)
 				p, through := srv.proxied(t, dsn)
-				there := p.on(c.at, c.fate)
-				cmd := exec.Command(os.Args[0])
-				cmd.Env = append(os.Environ(), victimServer+"="+srv.name, victimDSN+"="+through)
-				cmd.Stderr = os.Stderr
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				<-there
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-				_ = cmd.Wait() // it was killed
+				srv.killVictim(t, through, "", p.on(c.at, c.fate))
 
 				res := settled(t, srv.store(t, dsn, 0), request("k"), srv.noting("k"))
 				if res.Replayed != c.stored {
@@ -254,4 +248,21 @@ func TestProcessKilledOnServer(t *testing.T) {
 			})
 		}
 	}
+}
+
+// killVictim starts a process that uses the server of dsn, and kills it when
+// there is closed.
+func (s server) killVictim(t *testing.T, dsn, leases string, there <-chan struct{}) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimServer+"="+s.name, victimDSN+"="+dsn, victimLeases+"="+leases)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-there
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
 }

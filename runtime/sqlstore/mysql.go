@@ -28,7 +28,7 @@ var mysqlSchema string
 func (mysql) schema() string { return mysqlSchema }
 
 // migrate needs no lock: the one statement does nothing where another process
-// was first.
+// was first, or fails where that one has added the columns.
 func (d mysql) migrate(ctx context.Context, db *sql.DB, table string) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -36,11 +36,31 @@ func (d mysql) migrate(ctx context.Context, db *sql.DB, table string) error {
 	}
 	defer conn.Close()
 	found, err := inspectMySQL(ctx, conn, table)
-	if found || err != nil {
+	switch {
+	case errors.Is(err, errEarlier):
+		return upgradeMySQL(ctx, conn, table)
+	case found || err != nil:
 		return err
 	}
 	_, err = conn.ExecContext(ctx, named(d.schema(), table))
 	return err
+}
+
+// upgradeMySQL adds what a table of an earlier version lacks.
+func upgradeMySQL(ctx context.Context, conn *sql.Conn, table string) error {
+	defer discard(conn) // its setting goes with it
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", int(alterPatience.Seconds()))); err != nil {
+		return err
+	}
+	_, missing, err := wrongMySQL(ctx, conn, table)
+	if err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, addColumns("`"+table+"`", missing))
+	if _, wrong := inspectMySQL(ctx, conn, table); wrong != nil {
+		return errors.Join(wrong, err)
+	}
+	return nil
 }
 
 const (
@@ -48,7 +68,7 @@ const (
 	// is: UNIX_TIMESTAMP would read a local time that a night in autumn has twice.
 	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 	// mysqlRecord is what scan reads of a record r.
-	mysqlRecord = mysqlNow + ", r.scope, r.operation, r.`key`, r.fingerprint, r.status, r.header, r.`body`, r.created_at, r.expires_at, NULL"
+	mysqlRecord = mysqlNow + ", r.scope, r.operation, r.`key`, r.fingerprint, r.status, r.header, r.`body`, r.created_at, r.expires_at, r.lease_token, r.lease_until"
 )
 
 // mysqlEngine writes ids and lock names, which are hashes of the store's own,
@@ -65,10 +85,11 @@ type mysqlEngine struct {
 	// maxPacket is how many bytes the server takes in one message.
 	maxPacket int
 
-	store *sql.Stmt // parsed once for each connection
+	store, complete *sql.Stmt // parsed once for each connection
 	// The others hold $id and $lock, the name of the claim's lock; purge $ids.
 	enter, look, expire, delete string
 	due, purge                  string
+	leases                      leaseStatements
 }
 
 // write makes the statements.
@@ -81,8 +102,9 @@ func (e *mysqlEngine) write() {
 	e.enter = r.Replace("$syncedSELECT l.held, $record FROM (SELECT GET_LOCK('$lock', 0) AS held) AS l" +
 		" LEFT JOIN $table AS r ON r.id = IF(l.held IS NULL, $id, $id)")
 	e.look = r.Replace("$syncedSELECT $record FROM (SELECT 1 AS one) AS l LEFT JOIN $table AS r ON r.id = $id")
-	e.expire = r.Replace("DELETE FROM $table WHERE id = $id AND expires_at <= $now")
-	e.delete = r.Replace("DELETE FROM $table WHERE id = $id AND created_at = ")
+	e.expire = r.Replace("DELETE FROM $table WHERE id = $id AND (expires_at <= $now OR lease_until <= $now)")
+	e.delete = r.Replace("DELETE FROM $table WHERE id = $id AND (lease_until IS NULL OR lease_until <= $now) AND created_at = ")
+	e.leases = newMySQLLeases(r)
 	e.due = r.Replace("SELECT HEX(id) FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ")
 	e.purge = r.Replace("DELETE FROM $table WHERE id IN ($ids) AND expires_at <= $now")
 }
@@ -161,12 +183,8 @@ func (e *mysqlEngine) check(ctx context.Context, a *attempt) error {
 }
 
 func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, kept answer) error {
-	const others = 1 << 10 // what the message holds besides
-	if size := len(kept.header) + len(kept.body) + len(req.Scope) + len(req.Operation) + len(req.Key) + others; size > e.maxPacket {
-		return &idempotency.Error{
-			Code: idempotency.CodeResponseTooLarge,
-			Err:  fmt.Errorf("sqlstore: the answer and its key are a message of %d bytes, and the server's max_allowed_packet is %d: raise it", size, e.maxPacket),
-		}
+	if err := e.fits(len(kept.header) + len(kept.body) + len(req.Scope) + len(req.Operation) + len(req.Key)); err != nil {
+		return err
 	}
 	if a.record != nil { // over
 		if _, err := a.tx.ExecContext(ctx, e.at(k.id, e.expire)); err != nil {
@@ -178,9 +196,20 @@ func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempot
 	return err
 }
 
-func (e *mysqlEngine) find(ctx context.Context, id [16]byte) (*record, error) {
-	_, rec, err := scan(e.db.QueryRowContext(ctx, e.at(id, e.look)))
-	return rec, err
+// fits refuses a record of this size that the server does not take in one message.
+func (e *mysqlEngine) fits(size int) error {
+	size += 1 << 10 // what the message holds besides
+	if size <= e.maxPacket {
+		return nil
+	}
+	return &idempotency.Error{
+		Code: idempotency.CodeResponseTooLarge,
+		Err:  fmt.Errorf("sqlstore: the answer and its key are a message of %d bytes, and the server's max_allowed_packet is %d: raise it", size, e.maxPacket),
+	}
+}
+
+func (e *mysqlEngine) find(ctx context.Context, id [16]byte) (int64, *record, error) {
+	return scan(e.db.QueryRowContext(ctx, e.at(id, e.look)))
 }
 
 func (e *mysqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
@@ -229,8 +258,8 @@ func (e *mysqlEngine) listing() listing {
 	return listing{
 		reader: e.db,
 		writer: e.db,
-		sql: strings.NewReplacer("$reads", e.synced, "$table", e.table, "$clock", mysqlNow, "$key", "`key`", "$body", "`body`", "$lease", "NULL",
-			"$created", "created_at", "$expires", "expires_at", "$until", "NULL", "$digits", "HEX(id)"),
+		sql: strings.NewReplacer("$reads", e.synced, "$table", e.table, "$clock", mysqlNow, "$key", "`key`", "$body", "`body`",
+			"$created", "created_at", "$expires", "expires_at", "$until", "lease_until", "$digits", "HEX(id)"),
 		id:   func(digits string) string { return "x'" + digits + "'" },
 		text: func(s string, _ *[]any) string { return "x'" + hex.EncodeToString([]byte(s)) + "'" },
 	}

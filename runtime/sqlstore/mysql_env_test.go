@@ -87,24 +87,33 @@ func TestConformanceOnMySQL(t *testing.T) {
 		name   string
 		params map[string]string
 		conns  int
+		leases bool
 	}{
 		{name: "Defaults", conns: 6},
-		{name: "EverySetting", conns: 3, params: map[string]string{
+		{name: "EverySetting", conns: 3, leases: true, params: map[string]string{
 			"clientFoundRows": "true", "interpolateParams": "true", "multiStatements": "true",
 			"parseTime": "true", "loc": "America%2FNew_York", "time_zone": "%27-08%3A00%27", "tx_isolation": "%27READ-COMMITTED%27",
 		}},
 		{name: "Serializable", conns: 6, params: map[string]string{
 			"tx_isolation": "%27SERIALIZABLE%27", "charset": "latin1", "sql_mode": "%27ANSI_QUOTES,NO_BACKSLASH_ESCAPES%27",
 		}},
-		{name: "Oracle", conns: 6, params: map[string]string{"sql_mode": "ORACLE", "sql_safe_updates": "1"}},
+		{name: "Oracle", conns: 6, leases: true, params: map[string]string{"sql_mode": "ORACLE", "sql_safe_updates": "1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dsn := testenv.MariaDB(t)
 			var tables atomic.Int32
-			storetest.Run(t, mysqlHarness(func(t *testing.T) storetest.Fixture[*sql.Tx] {
+			harness := mysqlHarness(func(t *testing.T) storetest.Fixture[*sql.Tx] {
 				return mysqlServer().fixture(t, openMySQL(t, dsn, c.params, c.conns), openMySQL(t, dsn, elsewhere(c.params), c.conns), tables.Add(1))
-			}))
+			})
+			storetest.Run(t, harness)
+			if !c.leases {
+				return
+			}
+			t.Run("Leases", func(t *testing.T) {
+				t.Parallel()
+				storetest.RunLeases(t, harness)
+			})
 		})
 	}
 }

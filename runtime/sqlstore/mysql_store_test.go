@@ -102,7 +102,7 @@ func TestNewRefusesOnMySQL(t *testing.T) {
 		defer func() { _, _ = db.ExecContext(context.WithoutCancel(t.Context()), "DROP USER "+user) }()
 		cfg.User, cfg.Passwd = user, ""
 		_, err = sqlstore.New(t.Context(), openMySQL(t, cfg.FormatDSN(), nil, 0), sqlstore.MySQL)
-		if err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, DELETE ON `"+cfg.DBName+"`") {
+		if err == nil || !strings.Contains(err.Error(), "GRANT SELECT, INSERT, UPDATE, DELETE ON `"+cfg.DBName+"`") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -258,7 +258,7 @@ func TestSweepOnMySQL(t *testing.T) {
 	t.Parallel()
 	db, dsn := newMySQL(t)
 	s := mysqlServer().on(t, db)
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq) FROM seq_1_to_2500`); err != nil {
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq), NULL, NULL FROM seq_1_to_2500`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.ExecContext(t.Context(), "ANALYZE TABLE idempotency_records"); err != nil {

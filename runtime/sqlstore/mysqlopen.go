@@ -160,8 +160,11 @@ func (e *mysqlEngine) prepare(ctx context.Context) error {
 			" (id, scope, operation, `key`, fingerprint, status, header, `body`, created_at, expires_at)"+
 			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?)"))
 	}
+	if err == nil {
+		e.complete, err = e.db.PrepareContext(ctx, e.leases.complete)
+	}
 	if mysqlNumber(err) == mysqlDenied {
-		return fmt.Errorf("sqlstore: the user of the data source name may not use the table: GRANT SELECT, INSERT, DELETE ON %s TO that user: %w", e.table, err)
+		return fmt.Errorf("sqlstore: the user of the data source name may not use the table: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO that user: %w", e.table, err)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlstore: the table %s cannot be written: %w", e.table, err)
@@ -169,7 +172,8 @@ func (e *mysqlEngine) prepare(ctx context.Context) error {
 	return nil
 }
 
-// mysqlTypes are the columns of the table.
+// mysqlTypes are the columns of the table. Those of leases can be null, and
+// tables of earlier versions lack them.
 var mysqlTypes = []struct{ name, kind string }{
 	{"id", "binary(16)"},
 	{"scope", "longblob"},
@@ -181,6 +185,8 @@ var mysqlTypes = []struct{ name, kind string }{
 	{"body", "longblob"},
 	{"created_at", "bigint"},
 	{"expires_at", "bigint"},
+	{"lease_token", "binary(16)"},
+	{"lease_until", "bigint"},
 }
 
 // inspectMySQL looks into the catalog and says whether the table is there. Its
@@ -199,16 +205,16 @@ func inspectMySQL(ctx context.Context, conn *sql.Conn, table string) (found bool
 	if transactions.String != "YES" {
 		return true, fmt.Errorf("the table %s is kept by %s, which knows no transactions, so that answers would be stored for effects that were rolled back: ALTER TABLE `%[1]s` ENGINE=InnoDB", table, engine.String)
 	}
-	wrong, err := wrongMySQL(ctx, conn, table)
-	if wrong != nil {
-		err = fmt.Errorf("the table %s is not as this version needs it; compare it with sqlstore.Schema: %s", table, strings.Join(wrong, "; "))
+	wrong, missing, err := wrongMySQL(ctx, conn, table)
+	if err == nil {
+		err = unlike("`"+table+"`", wrong, missing)
 	}
 	return true, err
 }
 
 // wrongMySQL returns what is wrong with the table's columns and indexes, with
-// the statement that makes each right.
-func wrongMySQL(ctx context.Context, conn *sql.Conn, table string) (wrong []string, err error) {
+// the statement that makes each right, and the columns of leases that are missing.
+func wrongMySQL(ctx context.Context, conn *sql.Conn, table string) (wrong, missing []string, err error) {
 	rows, err := conn.QueryContext(ctx, `SELECT column_name, column_type, is_nullable, column_default IS NULL AND extra = '',
 		(SELECT count(*) FROM information_schema.statistics AS s WHERE s.table_schema = c.table_schema AND s.table_name = c.table_name
 			AND s.column_name = c.column_name AND s.seq_in_index = 1 AND (c.column_name <> 'id' OR s.non_unique = 0 AND s.sub_part IS NULL
@@ -216,28 +222,31 @@ func wrongMySQL(ctx context.Context, conn *sql.Conn, table string) (wrong []stri
 				AND n.index_name = s.index_name AND n.seq_in_index = 2)))
 		FROM information_schema.columns AS c WHERE table_schema = DATABASE() AND table_name = ?`, table)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
-	missing := slices.Clone(mysqlTypes)
+	wanted := slices.Clone(mysqlTypes)
 	for rows.Next() {
 		var name, kind, nullable string
 		var bare bool // it has no value by itself
 		var indexes int
 		if err := rows.Scan(&name, &kind, &nullable, &bare, &indexes); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		i := slices.IndexFunc(missing, func(want struct{ name, kind string }) bool { return want.name == name })
+		i := slices.IndexFunc(wanted, func(want struct{ name, kind string }) bool { return want.name == name })
 		switch {
 		case i < 0 && nullable == "NO" && bare:
 			wrong = append(wrong, fmt.Sprintf("column %s is not the store's, and NOT NULL without a default", name))
 		case i < 0:
 		default:
-			want := missing[i].kind
-			missing = slices.Delete(missing, i, i+1)
+			want, null := wanted[i].kind, "NOT NULL"
+			if isOfLeases(name) {
+				null = "NULL"
+			}
+			wanted = slices.Delete(wanted, i, i+1)
 			// Before MySQL 8.0.19 integer types have a width: smallint(6).
-			if plain, _, _ := strings.Cut(kind, "("); kind != want && plain != want || nullable != "NO" {
-				wrong = append(wrong, fmt.Sprintf("column %s is %s: ALTER TABLE `%s` MODIFY `%[1]s` %[4]s NOT NULL", name, kind, table, want))
+			if plain, _, _ := strings.Cut(kind, "("); kind != want && plain != want || (nullable == "NO") != (null == "NOT NULL") {
+				wrong = append(wrong, fmt.Sprintf("column %s is %s: ALTER TABLE `%s` MODIFY `%[1]s` %[4]s %[5]s", name, kind, table, want, null))
 			}
 			switch {
 			case indexes > 0:
@@ -248,8 +257,12 @@ func wrongMySQL(ctx context.Context, conn *sql.Conn, table string) (wrong []stri
 			}
 		}
 	}
-	for _, m := range missing {
-		wrong = append(wrong, fmt.Sprintf("column %s is missing", m.name))
+	for _, w := range wanted {
+		if isOfLeases(w.name) {
+			missing = append(missing, w.name+" "+w.kind)
+		} else {
+			wrong = append(wrong, fmt.Sprintf("column %s is missing", w.name))
+		}
 	}
-	return wrong, rows.Err()
+	return wrong, missing, rows.Err()
 }

@@ -37,7 +37,7 @@ func (d postgresql) migrate(ctx context.Context, db *sql.DB, table string) error
 		return err
 	}
 	defer conn.Close()
-	if _, found, err := inspectPostgreSQL(ctx, conn, table); found || err != nil {
+	if _, found, err := inspectPostgreSQL(ctx, conn, table); !errors.Is(err, errEarlier) && (found || err != nil) {
 		return err
 	}
 	tx, err := conn.BeginTx(ctx, readCommitted)
@@ -48,7 +48,10 @@ func (d postgresql) migrate(ctx context.Context, db *sql.DB, table string) error
 	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", nameHash(`migrate "`+table+`"`)); err != nil {
 		return err
 	}
-	if _, found, err := inspectPostgreSQL(ctx, tx, table); found || err != nil {
+	switch name, found, err := inspectPostgreSQL(ctx, tx, table); {
+	case errors.Is(err, errEarlier):
+		return upgradePostgreSQL(ctx, tx, name)
+	case found || err != nil:
 		return err // another process was first
 	}
 	for statement := range strings.SplitSeq(named(d.schema(), table), ";\n") {
@@ -61,6 +64,18 @@ func (d postgresql) migrate(ctx context.Context, db *sql.DB, table string) error
 	}
 	if err := compress(ctx, tx, table); err != nil {
 		return err
+	}
+	return tx.Commit()
+}
+
+// upgradePostgreSQL adds what a table of an earlier version lacks.
+func upgradePostgreSQL(ctx context.Context, tx *sql.Tx, table string) error {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", alterPatience.Milliseconds())); err != nil {
+		return err
+	}
+	columns := []string{"IF NOT EXISTS lease_token uuid", "IF NOT EXISTS lease_until timestamptz"}
+	if _, err := tx.ExecContext(ctx, addColumns(table, columns)); err != nil {
+		return fmt.Errorf("the columns that %s lacks could not be added; run Migrate again: %w", table, err)
 	}
 	return tx.Commit()
 }
@@ -96,19 +111,21 @@ type postgresqlEngine struct {
 	space int64  // tells this table's advisory locks from another's
 
 	enter, look, store, expire, delete, purge string
+	leases                                    leaseStatements
 }
 
 const (
 	postgresqlRecord = `r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body,
 		floor(extract(epoch from r.created_at) * 1000)::bigint, floor(extract(epoch from r.expires_at) * 1000)::bigint,
-		floor(extract(epoch from r.lease_until) * 1000)::bigint`
-	postgresqlNow = `floor(extract(epoch from now()) * 1000)::bigint`
+		uuid_send(r.lease_token), floor(extract(epoch from r.lease_until) * 1000)::bigint`
+	postgresqlNow     = `floor(extract(epoch from now()) * 1000)::bigint`
+	postgresqlCreated = `floor(extract(epoch from created_at) * 1000)::bigint`
 	// noClaim is the mark of a transaction without a claim.
 	noClaim = "none"
 )
 
 func newPostgreSQLEngine(db *sql.DB, table string) *postgresqlEngine {
-	r := strings.NewReplacer("$table", table, "$now", postgresqlNow, "$record", postgresqlRecord)
+	r := strings.NewReplacer("$table", table, "$now", postgresqlNow, "$record", postgresqlRecord, "$created", postgresqlCreated)
 	return &postgresqlEngine{
 		db:    db,
 		table: table,
@@ -124,11 +141,12 @@ func newPostgreSQLEngine(db *sql.DB, table string) *postgresqlEngine {
 			VALUES ($1::text::uuid, statement_timestamp(), statement_timestamp() + $9::bigint * interval '1 millisecond',
 			CASE WHEN current_setting('idemgen.claim', true) = $1::text THEN $6::smallint END, $2, $3, $4, $5, $7, $8)`),
 		expire: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND (expires_at <= now() OR lease_until <= now())`),
-		delete: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND floor(extract(epoch from created_at) * 1000)::bigint = $2::bigint`),
+		delete: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND (lease_until IS NULL OR lease_until <= now()) AND $created = $2::bigint`),
 		// As an array the ids are looked up in the index, whatever the planner
 		// thinks of the table's size.
 		purge: r.Replace(`DELETE FROM $table WHERE id = ANY(ARRAY(SELECT id FROM $table
 			WHERE expires_at <= now() ORDER BY expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED))`),
+		leases: newPostgreSQLLeases(r),
 	}
 }
 
@@ -219,9 +237,8 @@ func explained(err error) error {
 	return err
 }
 
-func (e *postgresqlEngine) find(ctx context.Context, id [16]byte) (*record, error) {
-	_, rec, err := scan(e.db.QueryRowContext(ctx, e.look, uuid(id)))
-	return rec, err
+func (e *postgresqlEngine) find(ctx context.Context, id [16]byte) (int64, *record, error) {
+	return scan(e.db.QueryRowContext(ctx, e.look, uuid(id)))
 }
 
 func (e *postgresqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
@@ -261,7 +278,7 @@ func (e *postgresqlEngine) listing() listing {
 		reader: e.db,
 		writer: e.db,
 		own:    readCommitted,
-		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", "now()", "$key", "key", "$body", "body", "$lease", "lease_until",
+		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", "now()", "$key", "key", "$body", "body",
 			"$created", milliseconds("created_at"), "$expires", milliseconds("expires_at"), "$until", milliseconds("lease_until"),
 			"$digits", "replace(id::text, '-', '')"),
 		id: func(digits string) string { return "'" + digits + "'::uuid" },

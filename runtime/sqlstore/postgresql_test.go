@@ -91,7 +91,7 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 			t.Parallel()
 			dsn := c.dsn(t)
 			var tables atomic.Int32
-			storetest.Run(t, storetest.Harness[*sql.Tx]{
+			harness := storetest.Harness[*sql.Tx]{
 				Open: func(t *testing.T) storetest.Fixture[*sql.Tx] {
 					return postgresqlServer(c.driver).fixture(t,
 						openPostgreSQL(t, c.driver, dsn+"&timezone=Asia/Kathmandu", 4),
@@ -111,6 +111,11 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 					_, err := tx.ExecContext(ctx, "DO $$ BEGIN RAISE EXCEPTION 'lost' USING errcode = '40001'; END $$")
 					return err
 				},
+			}
+			storetest.Run(t, harness)
+			t.Run("Leases", func(t *testing.T) {
+				t.Parallel()
+				storetest.RunLeases(t, harness)
 			})
 		})
 	}

@@ -142,7 +142,7 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 		return "", false, err
 	}
 	name = quoteIdentifier(schema) + "." + quoteIdentifier(relation)
-	wrong, err := wrongPostgreSQL(ctx, db, oid, name)
+	wrong, missing, err := wrongPostgreSQL(ctx, db, oid, name)
 	if err != nil {
 		return "", true, err
 	}
@@ -158,19 +158,17 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 	if !sorted {
 		wrong = append(wrong, "no index on expires_at, which Sweep needs: CREATE INDEX ON "+name+" (expires_at)")
 	}
-	if wrong != nil {
-		return "", true, fmt.Errorf("the table %s is not as this version needs it; compare it with sqlstore.Schema: %s", name, strings.Join(wrong, "; "))
-	}
-	return name, true, nil
+	return name, true, unlike(name, wrong, missing)
 }
 
-// wrongPostgreSQL returns what is wrong with the table's columns.
-func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (wrong []string, err error) {
+// wrongPostgreSQL returns what is wrong with the table's columns, and the columns
+// of leases that are missing.
+func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (wrong, missing []string, err error) {
 	rows, err := db.QueryContext(ctx, `SELECT attname, format_type(atttypid, NULL), attnotnull,
 		attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = ''
 		FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped`, oid)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
 	found := make(map[string]bool)
@@ -178,7 +176,7 @@ func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (
 		var name, kind string
 		var notNull, mandatory bool
 		if err := rows.Scan(&name, &kind, &notNull, &mandatory); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		want, ours := postgresqlTypes[name]
 		found[name] = true
@@ -189,19 +187,22 @@ func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (
 			wrong = append(wrong, fmt.Sprintf("column %s is %s instead of %s", name, kind, want))
 		case ours && !notNull && !isOfLeases(name):
 			wrong = append(wrong, fmt.Sprintf("column %s can be null: ALTER TABLE %s ALTER %[1]s SET NOT NULL", name, table))
+		case ours && notNull && isOfLeases(name):
+			wrong = append(wrong, fmt.Sprintf("column %s cannot be null: ALTER TABLE %s ALTER %[1]s DROP NOT NULL", name, table))
 		}
 	}
 	for name, kind := range postgresqlTypes {
 		switch {
 		case found[name]:
 		case isOfLeases(name):
-			wrong = append(wrong, fmt.Sprintf("column %s is missing: ALTER TABLE %s ADD COLUMN %[1]s %[3]s", name, table, kind))
+			missing = append(missing, name+" "+kind)
 		default:
 			wrong = append(wrong, "column "+name+" is missing")
 		}
 	}
 	slices.Sort(wrong)
-	return wrong, rows.Err()
+	slices.Sort(missing)
+	return wrong, missing, rows.Err()
 }
 
 func isOfLeases(column string) bool { return strings.HasPrefix(column, "lease_") }

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -17,23 +18,22 @@ type record struct {
 	header, body       []byte
 	created, expiresAt int64
 	readAt             int64
-	// leaseUntil is 0 in a stored answer. Elsewhere the record is the claim of a
-	// lease, which package pgxstore has made.
-	leaseUntil int64
+	token              []byte // of the lease that made it, or nil
+	leaseUntil         int64  // 0 in a stored answer; elsewhere the record is a claim
 }
 
 // scanner is a row that has been asked for.
 type scanner interface{ Scan(dest ...any) error }
 
 // scan reads the database's clock and a record's scope, operation, key,
-// fingerprint, status, header, body, created_at, expires_at and lease_until, all
-// null where there is none; before them, what first takes.
+// fingerprint, status, header, body, created_at, expires_at, lease_token and
+// lease_until, all null where there is none; before them, what first takes.
 func scan(row scanner, first ...any) (now int64, r *record, err error) {
 	var rec record
 	var scope, operation, name sql.NullString
 	var status, created, expires, lease sql.NullInt64
 	err = row.Scan(append(first, &now, &scope, &operation, &name, &rec.fingerprint, &status,
-		&rec.header, &rec.body, &created, &expires, &lease)...)
+		&rec.header, &rec.body, &created, &expires, &rec.token, &lease)...)
 	if err != nil {
 		return 0, nil, fmt.Errorf("sqlstore: read the record: %w", err)
 	}
@@ -46,9 +46,28 @@ func scan(row scanner, first ...any) (now int64, r *record, err error) {
 	return now, &rec, nil
 }
 
-// live reports whether there is a record and it decides a request.
+// claim reports whether r is the claim of a lease.
+func (r *record) claim() bool { return r.leaseUntil != 0 }
+
+// claimedBy reports whether r is the claim of token, whose lease may have passed.
+func (r *record) claimedBy(token idempotency.LeaseToken) bool {
+	return r != nil && r.claim() && bytes.Equal(r.token, token[:])
+}
+
+// live reports whether there is a record and it decides a request. A claim whose
+// lease has passed does not.
 func (r *record) live() bool {
-	return r != nil && !r.expired() && (r.leaseUntil == 0 || r.readAt < r.leaseUntil)
+	return r != nil && !r.expired() && (!r.claim() || r.readAt < r.leaseUntil)
+}
+
+// admit judges a request that may run as far as r, which is not live or nil, is
+// concerned. One that takes over the claim of a lease has begun before, whatever
+// its key's age.
+func (r *record) admit(req idempotency.Request, now int64) error {
+	if r != nil && !r.expired() {
+		return r.of(req)
+	}
+	return req.CheckAge(time.UnixMilli(now))
 }
 
 func (r *record) expired() bool { return r.readAt >= r.expiresAt }
@@ -67,7 +86,7 @@ func (s *Store) answer(ctx context.Context, r *record, req idempotency.Request) 
 	if err := r.of(req); err != nil {
 		return idempotency.Result{}, err
 	}
-	if r.leaseUntil != 0 {
+	if r.claim() {
 		return idempotency.Result{}, idempotency.ErrInFlight
 	}
 	resp, err := s.response(ctx, r)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -37,13 +38,50 @@ func Schema(d Dialect, opts ...Option) (string, error) {
 	return named(d.schema(), c.table), nil
 }
 
-// migrateTimeout limits how long Migrate waits for others.
-const migrateTimeout = 10 * time.Second
+// errEarlier is matched by the error for a table that lacks the columns of
+// leases and nothing else, as tables of earlier versions do.
+var errEarlier = errors.New("run sqlstore.Migrate, which adds what is missing")
+
+// earlier is the error for such a table, with what adds the columns.
+func earlier(table, alter string) error {
+	return fmt.Errorf("the table %s is of an earlier version, without the columns of leases: %s; or %w", table, alter, errEarlier)
+}
+
+// unlike is the error for a table of which something is wrong, or only columns
+// of leases are missing; nil where nothing is.
+func unlike(table string, wrong, missing []string) error {
+	switch {
+	case missing == nil && wrong == nil:
+		return nil
+	case wrong == nil:
+		return earlier(table, addColumns(table, missing))
+	case missing != nil:
+		wrong = append(wrong, "the columns of leases are missing: "+addColumns(table, missing))
+	}
+	return fmt.Errorf("the table %s is not as this version needs it; compare it with sqlstore.Schema: %s", table, strings.Join(wrong, "; "))
+}
+
+// addColumns is the statement that adds columns to a table.
+func addColumns(table string, columns []string) string {
+	return "ALTER TABLE " + table + " ADD COLUMN " + strings.Join(columns, ", ADD COLUMN ")
+}
+
+const (
+	// migrateTimeout limits how long Migrate waits for others.
+	migrateTimeout = 10 * time.Second
+	// alterPatience limits how long Migrate waits for those who use a table that
+	// it adds columns to: others wait behind it.
+	alterPatience = 5 * time.Second
+)
 
 // Migrate creates the store's table and its index where they are missing. It
 // is a step of its own, to be run before [New]. Several processes may run it
 // at the same time: it waits up to 10 s for the others. Of the options only
 // [WithTable] counts.
+//
+// A table of an earlier version gets the columns that it lacks. That rewrites no
+// row, except on MySQL before 8.0.12, and waits 5 s at most for transactions
+// that use the table. Any other table is only checked.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) error {
 	c := newConfig(opts)
 	if err := checkTable(c.table); err != nil {

@@ -41,7 +41,7 @@ func mysqlServer() server {
 	return server{
 		name: "MySQL", driver: "mysql", dialect: sqlstore.MySQL,
 		commit: "\x03COMMIT", column: "VARBINARY(2048)", label: "?",
-		back: "UPDATE %s SET created_at = created_at - %[2]d, expires_at = expires_at - %[2]d LIMIT 1000000",
+		back: "UPDATE %s SET created_at = created_at - %[2]d, expires_at = expires_at - %[2]d, lease_until = lease_until - %[2]d LIMIT 1000000",
 		pool: newMySQL, work: pay,
 		through: func(t testing.TB, dsn string, addr func(string) string) string {
 			t.Helper()
@@ -59,7 +59,7 @@ func postgresqlServer(driver string) server {
 	return server{
 		name: "PostgreSQL, " + driver, driver: driver, dialect: sqlstore.PostgreSQL,
 		commit: "commit\x00", column: "TEXT", label: "$1",
-		back: "UPDATE %s SET created_at = created_at - interval '%[2]d ms', expires_at = expires_at - interval '%[2]d ms'",
+		back: "UPDATE %s SET created_at = created_at - interval '%[2]d ms', expires_at = expires_at - interval '%[2]d ms', lease_until = lease_until - interval '%[2]d ms'",
 		pool: func(t testing.TB) (*sql.DB, string) { t.Helper(); return newPostgreSQL(t, driver) },
 		work: payPostgreSQL,
 		through: func(t testing.TB, dsn string, addr func(string) string) string {

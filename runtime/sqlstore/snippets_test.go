@@ -29,7 +29,7 @@ func TestSweepJobsOfDocumentation(t *testing.T) {
 		event := between(t, job(t, "mysql"), "DELIMITER //\n", "//\nDELIMITER ;")
 		db, _ := newMySQL(t)
 		run(t, db,
-			"INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq) FROM seq_1_to_2500",
+			"INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq), NULL, NULL FROM seq_1_to_2500",
 			event,
 			"CREATE PROCEDURE sweep_now() sweep: "+between(t, event, "DO\nsweep: ", ""), // the same, without waiting for its time
 			"CALL sweep_now()")

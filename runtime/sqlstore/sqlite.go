@@ -22,24 +22,42 @@ var sqliteSchema string
 
 func (sqlite) schema() string { return sqliteSchema }
 
-// migrate executes each statement, again while others are in its way. Those
-// that turn a new file to WAL mode at the same time fail at once, whatever
-// their busy_timeout is.
 func (d sqlite) migrate(ctx context.Context, db *sql.DB, table string) error {
 	for statement := range strings.SplitSeq(named(d.schema(), table), ";\n") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
-		_, err := db.ExecContext(ctx, statement)
-		for err != nil && sqliteConflict(err) && sleep(ctx, migratePause) == nil {
-			_, err = db.ExecContext(ctx, statement)
-		}
-		if err != nil {
+		if err := migrateSQLite(ctx, db, statement); err != nil {
 			return err
 		}
 	}
+	err := verifySQLiteTable(ctx, db, table)
+	if !errors.Is(err, errEarlier) {
+		return err
+	}
+	for _, column := range sqliteLeaseColumns {
+		// It fails where the column is there. What there is in the end counts.
+		err = migrateSQLite(ctx, db, addColumns(`"`+table+`"`, []string{column}))
+	}
+	if now := verifySQLiteTable(ctx, db, table); now != nil {
+		return errors.Join(now, err)
+	}
 	return nil
 }
+
+// migrateSQLite executes a statement, again while others are in its way. Those
+// that turn a new file to WAL mode at the same time fail at once, whatever
+// their busy_timeout is.
+func migrateSQLite(ctx context.Context, db *sql.DB, statement string) error {
+	_, err := db.ExecContext(ctx, statement)
+	for err != nil && sqliteConflict(err) && sleep(ctx, migratePause) == nil {
+		_, err = db.ExecContext(ctx, statement)
+	}
+	return err
+}
+
+// sqliteLeaseColumns are what tables of earlier versions lack.
+var sqliteLeaseColumns = []string{"lease_token BLOB", "lease_until INTEGER"}
 
 // migratePause is how long a migration waits each time for others.
 const migratePause = 20 * time.Millisecond
@@ -57,9 +75,11 @@ func (d sqlite) open(ctx context.Context, db *sql.DB, c config) (engine, error) 
 	}
 	e := &sqliteEngine{db: db, reader: c.reader, table: `main."` + c.table + `"`}
 	r := strings.NewReplacer("$table", e.table, "$now", sqliteNow)
-	e.delete = r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ?`)
+	e.delete = r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ? AND (lease_until IS NULL OR lease_until <= $now)`)
+	e.expire = r.Replace(`DELETE FROM $table WHERE id = ? AND lease_until <= $now`)
+	e.leases = newSQLiteLeases(r)
 	e.purge = r.Replace(`DELETE FROM $table WHERE id IN (SELECT id FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ?)`)
-	find := r.Replace(`SELECT $now, r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body, r.created_at, r.expires_at, NULL
+	find := r.Replace(`SELECT $now, r.scope, r.operation, r.key, r.fingerprint, r.status, r.header, r.body, r.created_at, r.expires_at, r.lease_token, r.lease_until
 		FROM (SELECT 1) LEFT JOIN $table AS r ON r.id = ?`)
 	for _, x := range []struct {
 		into  **sql.Stmt
@@ -101,6 +121,8 @@ type sqliteEngine struct {
 	store        *sql.Stmt
 
 	delete, purge string
+	expire        string // a claim whose lease has passed
+	leases        leaseStatements
 }
 
 func (*sqliteEngine) oneWriter() bool { return true }
@@ -145,14 +167,18 @@ func (e *sqliteEngine) check(ctx context.Context, a *attempt) error {
 }
 
 func (e *sqliteEngine) insert(ctx context.Context, a *attempt, k key, req idempotency.Request, kept answer) error {
+	if a.record != nil { // the claim of a lease that has passed
+		if _, err := a.tx.ExecContext(ctx, e.expire, k.id[:]); err != nil {
+			return err
+		}
+	}
 	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], req.Scope, req.Operation, req.Key,
 		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))
 	return err
 }
 
-func (e *sqliteEngine) find(ctx context.Context, id [16]byte) (*record, error) {
-	_, rec, err := scan(e.peek.QueryRowContext(ctx, id[:]))
-	return rec, err
+func (e *sqliteEngine) find(ctx context.Context, id [16]byte) (int64, *record, error) {
+	return scan(e.peek.QueryRowContext(ctx, id[:]))
 }
 
 func (e *sqliteEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
@@ -167,8 +193,8 @@ func (e *sqliteEngine) listing() listing {
 	return listing{
 		reader: e.reader,
 		writer: e.db,
-		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", sqliteNow, "$key", "key", "$body", "body", "$lease", "NULL",
-			"$created", "created_at", "$expires", "expires_at", "$until", "NULL", "$digits", "hex(id)"),
+		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", sqliteNow, "$key", "key", "$body", "body",
+			"$created", "created_at", "$expires", "expires_at", "$until", "lease_until", "$digits", "hex(id)"),
 		id: func(digits string) string { return "x'" + digits + "'" },
 		text: func(s string, args *[]any) string {
 			*args = append(*args, s)
@@ -231,7 +257,10 @@ func (d sqlite) verify(ctx context.Context, db *sql.DB, c config) error {
 			return err
 		}
 	}
-	return verifySQLiteTable(ctx, first, c.table)
+	if err := verifySQLiteTable(ctx, first, c.table); err != nil {
+		return fmt.Errorf("sqlstore: %w", err)
+	}
+	return nil
 }
 
 // sqliteFile asks for the absolute path of a connection's file, "" in memory.
@@ -287,25 +316,35 @@ func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c conf
 }
 
 // verifySQLiteTable refuses a missing or foreign table.
-func verifySQLiteTable(ctx context.Context, conn *sql.Conn, table string) error {
+func verifySQLiteTable(ctx context.Context, db querier, table string) error {
 	var all, ours, index int
-	var primary string
-	err := conn.QueryRowContext(ctx, `SELECT
+	var primary, leases string
+	err := db.QueryRowContext(ctx, `SELECT
 		(SELECT count(*) FROM pragma_table_info(?1)),
 		(SELECT count(*) FROM pragma_table_info(?1) WHERE name IN ('id', 'scope', 'operation', 'key',
 			'fingerprint', 'status', 'header', 'body', 'created_at', 'expires_at')),
+		(SELECT coalesce(group_concat(name), '') FROM pragma_table_info(?1) WHERE name IN ('lease_token', 'lease_until')),
 		(SELECT coalesce(group_concat(name), '') FROM pragma_table_info(?1) WHERE pk > 0),
 		(SELECT count(*) FROM pragma_index_list(?1) AS l, pragma_index_info(l.name) AS i WHERE i.seqno = 0 AND i.name = 'expires_at')`,
-		table).Scan(&all, &ours, &primary, &index)
+		table).Scan(&all, &ours, &leases, &primary, &index)
 	switch {
 	case err != nil:
-		return fmt.Errorf("sqlstore: read the schema of table %s: %w", table, err)
+		return fmt.Errorf("read the schema of table %s: %w", table, err)
 	case all == 0:
-		return fmt.Errorf("sqlstore: table %s does not exist: create it with Migrate, or with the statements of Schema in your own migrations", table)
+		return fmt.Errorf("table %s does not exist: create it with Migrate, or with the statements of Schema in your own migrations", table)
 	case ours != 10 || primary != "id":
-		return fmt.Errorf("sqlstore: table %s has other columns than those of Schema: choose another name with WithTable, or migrate it", table)
+		return fmt.Errorf("table %s has other columns than those of Schema: choose another name with WithTable, or migrate it", table)
 	case index == 0:
-		return fmt.Errorf("sqlstore: table %s has no index on expires_at, which Sweep needs: create it as in Schema", table)
+		return fmt.Errorf("table %s has no index on expires_at, which Sweep needs: create it as in Schema", table)
+	}
+	var add []string
+	for _, column := range sqliteLeaseColumns {
+		if name, _, _ := strings.Cut(column, " "); !strings.Contains(leases, name) {
+			add = append(add, addColumns(`"`+table+`"`, []string{column}))
+		}
+	}
+	if add != nil {
+		return earlier(table, strings.Join(add, "; "))
 	}
 	return nil
 }

@@ -23,9 +23,9 @@ type Store struct {
 }
 
 var (
-	_ idempotency.Store[*sql.Tx] = (*Store)(nil)
-	_ idempotency.Keeper         = (*Store)(nil)
-	_ idempotency.Lister         = (*Store)(nil)
+	_ idempotency.LeaseStore[*sql.Tx] = (*Store)(nil)
+	_ idempotency.Keeper              = (*Store)(nil)
+	_ idempotency.Lister              = (*Store)(nil)
 )
 
 // Option changes a default of [New], [Migrate] or [Schema].

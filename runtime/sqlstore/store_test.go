@@ -170,7 +170,7 @@ func TestSweepInBatches(t *testing.T) {
 	prepare(t, db)
 	s := newStore(t, db)
 	if _, err := db.Exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
-		INSERT INTO idempotency_records SELECT CAST(i AS BLOB), 's', 'o', i, x'', 200, zeroblob(0), zeroblob(9), 0, CASE i WHEN 1 THEN 1 << 60 ELSE i END FROM n`); err != nil {
+		INSERT INTO idempotency_records SELECT CAST(i AS BLOB), 's', 'o', i, x'', 200, zeroblob(0), zeroblob(9), 0, CASE i WHEN 1 THEN 1 << 60 ELSE i END, NULL, NULL FROM n`); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := s.Sweep(t.Context()); n != 2499 || err != nil {

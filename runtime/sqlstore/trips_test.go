@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/sqlstore"
 )
 
@@ -71,6 +73,56 @@ func TestRoundTrips(t *testing.T) {
 			ping := d.during(func() { _ = db.PingContext(t.Context()) })
 			if got := d.during(replay) - ping; got != c.replay {
 				t.Errorf("a replay makes %d round trips, want %d", got, c.replay)
+			}
+		})
+	}
+}
+
+// A lease costs three round trips beside its handler, a look, the claim and the
+// completion, and its replay one.
+func TestRoundTripsOfALease(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T, d *dialled) (*sql.DB, server){"MySQL": countedMySQL, "PostgreSQL": countedPostgreSQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := new(dialled)
+			db, srv := open(t, d)
+			db.SetMaxOpenConns(1)
+			s := srv.on(t, db)
+			leases := idempotency.Leases(s, time.Minute)
+			refund := func(req idempotency.Request) func() {
+				return func() {
+					_, err := leases.Execute(t.Context(), req, func(context.Context, *idempotency.Lease) (idempotency.Response, error) { return created("refund"), nil })
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			req := refundRequest()
+			req.Key = "warm"
+			refund(req)() // statements are prepared
+			for _, key := range []string{"first", "second"} {
+				req.Key = key
+				if got := d.during(refund(req)); got != 3 {
+					t.Errorf("%s request: %d round trips, want 3", key, got)
+				}
+				if got := d.during(refund(req)); got != 1 {
+					t.Errorf("%s replay: %d round trips, want 1", key, got)
+				}
+			}
+			req.Key = "steps"
+			token := idempotency.LeaseToken{1}
+			if _, err := s.AcquireLease(t.Context(), req, token); err != nil {
+				t.Fatal(err)
+			}
+			extend := func() {
+				if err := s.ExtendLease(t.Context(), req, token, time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			extend()
+			if got := d.during(extend); got != 1 {
+				t.Errorf("an extension: %d round trips, want 1", got)
 			}
 		})
 	}

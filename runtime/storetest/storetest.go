@@ -39,6 +39,10 @@ type Harness[Tx any] struct {
 	// SQLite: a duplicate that comes to another replica waits and is then
 	// replayed instead of being refused, and a nested Execute is refused.
 	OneWriter bool
+	// Unseen says that a replica does not see a handler at work in a transaction
+	// before its commit, as on another node of a Galera cluster. It is for
+	// [RunLeases]; [Run] needs a replica that sees it.
+	Unseen bool
 	// Faults are what a handler may wrongly do to its transaction, by name:
 	// commit it, roll it back, send COMMIT as text, let a statement fail and
 	// go on. After each the suite expects an answer that was kept together

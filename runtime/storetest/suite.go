@@ -21,6 +21,7 @@ type suite[Tx any] struct {
 	*testing.T
 	Fixture[Tx]
 	oneWriter bool
+	unseen    bool
 	ctx       context.Context // ends a check that hangs
 	runs      atomic.Int64    // how often s.work has run
 }
@@ -32,7 +33,7 @@ func open[Tx any](t *testing.T, h Harness[Tx]) *suite[Tx] {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	return &suite[Tx]{T: t, Fixture: h.Open(t), oneWriter: h.OneWriter, ctx: ctx}
+	return &suite[Tx]{T: t, Fixture: h.Open(t), oneWriter: h.OneWriter, unseen: h.Unseen, ctx: ctx}
 }
 
 // stores returns the store and, where there is one, its replica.

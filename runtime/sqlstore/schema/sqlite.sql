@@ -1,5 +1,6 @@
 -- Records of answered requests, for github.com/idemgen/idemgen/runtime/sqlstore.
--- A row is written once, in the commit of the effects that it answers for.
+-- A row is written once, in the commit of the effects that it answers for; under
+-- a lease twice, as a claim of status 0 and as its answer.
 -- WITHOUT ROWID would write a quarter more per commit where keys are random
 -- (19 KB of WAL instead of 15 KB, with answers of 512 bytes).
 CREATE TABLE IF NOT EXISTS "idempotency_records" (
@@ -12,6 +13,8 @@ CREATE TABLE IF NOT EXISTS "idempotency_records" (
 	header      BLOB    NOT NULL, -- one "Name: value" line for each value
 	body        BLOB    NOT NULL, -- as it was sent
 	created_at  INTEGER NOT NULL, -- Unix time in milliseconds, as is expires_at
-	expires_at  INTEGER NOT NULL CHECK (expires_at > created_at)
+	expires_at  INTEGER NOT NULL CHECK (expires_at > created_at),
+	lease_token BLOB,   -- 16 bytes, of the lease that the row is, or was, the claim of
+	lease_until INTEGER -- as created_at; NULL in stored answers
 );
 CREATE INDEX IF NOT EXISTS "idempotency_records_expires_at" ON "idempotency_records" (expires_at);
