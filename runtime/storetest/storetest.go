@@ -10,6 +10,8 @@
 //		storetest.Run(t, storetest.Harness[pgx.Tx]{Open: open, …})
 //	}
 //
+// What a harness leaves out is skipped, and the test says so.
+//
 // [RunLeases] does the same for stores that offer leases.
 //
 // The suite uses nothing but the standard library.
