@@ -22,16 +22,26 @@ const startTimeout = 15 * time.Second
 // permissions and times to live.
 const minVersion = 7
 
+// repairSlots is what to do about hash slots that nobody serves.
+const repairSlots = "give them to masters (redis-cli --cluster fix), or start the masters that are down"
+
+// schema is the command that prints what a server needs.
+const schema = "idemctl schema -store redis"
+
 // New returns a store on client: a *redis.Client, also one that
 // redis.NewFailoverClient has made, or a *redis.ClusterClient. It verifies what
 // the guarantee needs, on every master, and returns an error that says what to
 // do where it is not so:
+//   - a server answers, and takes the client's credentials;
 //   - the client's ContextTimeoutEnabled is set, so that deadlines hold;
-//   - the server is Redis 7.0 or later, or one compatible with it, and no replica;
+//   - the server is Redis 7.0 or later, or one compatible with it, and neither a
+//     replica nor a Sentinel;
 //   - maxmemory-policy is noeviction, since a server that evicts forgets keys
 //     whose requests were executed; where the policy is hidden, New warns (see
 //     [WithLogger]);
-//   - a cluster is used through a *redis.ClusterClient;
+//   - a cluster is used through a *redis.ClusterClient, and every hash slot is
+//     served;
+//   - the replicas that [WithReplicas] waits for are there;
 //   - the user may run the store's commands: New claims a key of its own and
 //     gives it up.
 //
@@ -44,11 +54,14 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...Option) (*St
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	s := &Store{client: client, cfg: cfg, sealed: redis.NewClient(&redis.Options{Dialer: dialNothing, MaxRetries: -1})}
-	if err := checkClient(client); err != nil {
+	if err := s.checkClient(); err != nil {
 		return nil, err
 	}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.verify(ctx, node) })
+		if err != nil {
+			err = unreachable(err)
+		}
 	} else {
 		err = s.verify(ctx, client)
 	}
@@ -61,57 +74,93 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...Option) (*St
 	return s, s.probe(ctx)
 }
 
+// unreachable says what to do about a client that gets no answer, or none that
+// helps.
+func unreachable(err error) error {
+	var own *startError
+	switch {
+	case errors.As(err, &own):
+		return err
+	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOPERM"):
+		return refusef("the server does not take the client's user: set Username and Password in its options; %q prints what the user needs: %w", schema, err)
+	case redis.HasErrorPrefix(err, "This instance has cluster support disabled"):
+		return refusef("the server is no node of a Redis Cluster: use redis.NewClient, or redis.NewFailoverClient: %w", err)
+	case redis.HasErrorPrefix(err, "CLUSTERDOWN"):
+		return refusef("the cluster does not serve all of its %d hash slots: %s: %w", slots, repairSlots, err)
+	case isReply(err):
+		return refusef("the server refuses the client: %w", err)
+	}
+	return refusef("no server answers: check the addresses in the client's options, and its TLSConfig: %w", err)
+}
+
+// startError is an error that says what to do.
+type startError struct{ error }
+
+func (e *startError) Unwrap() error { return e.error }
+
+func refusef(format string, args ...any) error {
+	return &startError{fmt.Errorf("redisstore: "+format, args...)}
+}
+
 // dialNothing keeps the client that makes pipelines for [Tx.Queue] from ever
 // connecting.
 func dialNothing(context.Context, string, string) (net.Conn, error) { return nil, errExec }
 
 // checkClient refuses clients with which the guarantee does not hold.
-func checkClient(client redis.UniversalClient) error {
-	obeys := true
-	switch c := client.(type) {
+func (s *Store) checkClient() error {
+	obeys, readTimeout := true, time.Duration(0)
+	switch c := s.client.(type) {
 	case *redis.Ring:
-		return errors.New("redisstore: a redis.Ring sends keys to other servers while one is down, where their records are not: use a Redis Cluster")
+		return refusef("a redis.Ring sends keys to other servers while one is down, where their records are not: use a Redis Cluster")
 	case *redis.Client:
-		obeys = c.Options().ContextTimeoutEnabled
+		obeys, readTimeout = c.Options().ContextTimeoutEnabled, c.Options().ReadTimeout
 	case *redis.ClusterClient:
-		obeys = c.Options().ContextTimeoutEnabled
+		obeys, readTimeout = c.Options().ContextTimeoutEnabled, c.Options().ReadTimeout
 	}
-	if !obeys {
-		return errors.New("redisstore: the client does not obey deadlines: set ContextTimeoutEnabled in its options")
+	switch {
+	case !obeys:
+		return refusef("the client does not obey deadlines: set ContextTimeoutEnabled in its options")
+	case readTimeout > 0 && s.cfg.replicaWait >= readTimeout:
+		return refusef("WithReplicas waits for %v, and the client for no answer longer than %v: set a longer ReadTimeout in its options", s.cfg.replicaWait, readTimeout)
 	}
 	return nil
 }
 
-// informer is a client of one server.
-type informer interface {
+// server is a client of one server.
+type server interface {
 	Info(ctx context.Context, sections ...string) *redis.StringCmd
+	ClusterInfo(ctx context.Context) *redis.StringCmd
 	ConfigGet(ctx context.Context, parameter string) *redis.MapStringStringCmd
 }
 
 // verify examines one server. Several may be examined at the same time.
-func (s *Store) verify(ctx context.Context, server informer) error {
-	text, err := server.Info(ctx).Result()
+func (s *Store) verify(ctx context.Context, client server) error {
+	text, err := client.Info(ctx).Result()
 	if err != nil {
-		return fmt.Errorf("redisstore: INFO: %w", err)
+		return unreachable(err)
 	}
 	info := parseInfo(text)
 	name := "the server at port " + info["tcp_port"]
 	major, _, _ := strings.Cut(info["redis_version"], ".")
-	if n, err := strconv.Atoi(major); err != nil || n < minVersion {
-		return fmt.Errorf("redisstore: %s says that it is version %q of Redis: %d.0 or later is needed", name, info["redis_version"], minVersion)
-	}
-	if info["role"] == "slave" {
-		return fmt.Errorf("redisstore: %s is a replica: connect to its master", name)
+	replicas, _ := strconv.Atoi(info["connected_slaves"])
+	switch n, err := strconv.Atoi(major); {
+	case info["redis_mode"] == "sentinel":
+		return refusef("%s is a Sentinel: use redis.NewFailoverClient", name)
+	case err != nil || n < minVersion:
+		return refusef("%s says that it is version %q of Redis: %d.0 or later is needed", name, info["redis_version"], minVersion)
+	case info["role"] == "slave":
+		return refusef("%s is a replica, which takes no writes: connect to its master", name)
+	case replicas < s.cfg.replicas:
+		return refusef("%s has %d replicas, and WithReplicas waits for %d: no answer would be acknowledged", name, replicas, s.cfg.replicas)
 	}
 	if info["cluster_enabled"] == "1" {
-		if _, single := s.client.(*redis.Client); single {
-			return fmt.Errorf("redisstore: %s is a node of a Redis Cluster: use redis.NewClusterClient", name)
+		if err := s.verifyCluster(ctx, client, name); err != nil {
+			return err
 		}
-		s.cluster.Store(true)
 	}
 	policy := info["maxmemory_policy"]
 	if policy == "" {
-		policy = server.ConfigGet(ctx, "maxmemory-policy").Val()["maxmemory-policy"]
+		policy = client.ConfigGet(ctx, "maxmemory-policy").Val()["maxmemory-policy"]
 	}
 	switch policy {
 	case "noeviction":
@@ -119,8 +168,25 @@ func (s *Store) verify(ctx context.Context, server informer) error {
 		s.cfg.logger.WarnContext(ctx, "redisstore: the server hides its maxmemory-policy; make sure that it is noeviction, since one that evicts lets executed requests run again",
 			slog.String("port", info["tcp_port"]))
 	default:
-		return fmt.Errorf("redisstore: %s evicts keys when memory is full (maxmemory-policy %s), and a request whose record is gone runs again: "+
-			"set maxmemory-policy noeviction, or use a server of its own for the records", name, policy)
+		return refusef("%s evicts keys when memory is full (maxmemory-policy %s), and a request whose record is gone runs again: "+
+			"set maxmemory-policy noeviction, or use a server of its own for the records; %q prints the settings", name, policy, schema)
+	}
+	return nil
+}
+
+// verifyCluster examines a node of a cluster.
+func (s *Store) verifyCluster(ctx context.Context, client server, name string) error {
+	if _, single := s.client.(*redis.Client); single {
+		return refusef("%s is a node of a Redis Cluster: use redis.NewClusterClient", name)
+	}
+	s.cluster.Store(true)
+	text, err := client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("redisstore: CLUSTER INFO: %w", err)
+	}
+	info := parseInfo(text)
+	if served := info["cluster_slots_ok"]; served != strconv.Itoa(slots) {
+		return refusef("%s knows masters for %s of the %d hash slots of the cluster, and requests in the others would fail: %s", name, served, slots, repairSlots)
 	}
 	return nil
 }
@@ -147,7 +213,10 @@ func (s *Store) probe(ctx context.Context) error {
 		}
 	}
 	if _, _, err := a.claim(ctx, idempotency.Request{}); err != nil {
-		return fmt.Errorf("redisstore: claim a key to see whether that is allowed (the user needs EVALSHA and EVAL, and in scripts HMGET, HSET, PEXPIRE, DEL and TIME): %w", errors.Unwrap(err))
+		if cause := errors.Unwrap(err); redis.HasErrorPrefix(cause, "CLUSTERDOWN") {
+			return unreachable(cause)
+		}
+		return refusef("claim a key to see whether that is allowed (the user needs EVALSHA and EVAL, and in scripts HMGET, HSET, PEXPIRE, DEL and TIME; %q prints it): %w", schema, errors.Unwrap(err))
 	}
 	if err := abandonScript.Run(ctx, s.client, []string{a.key}, a.token).Err(); err != nil {
 		return fmt.Errorf("redisstore: give a claim up to see whether that is allowed: %w", err)

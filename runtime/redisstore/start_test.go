@@ -63,7 +63,7 @@ func TestStartIsRefused(t *testing.T) {
 		opts   []redisstore.Option
 		want   []string
 	}{
-		{"evicts any key", start("--maxmemory-policy", "allkeys-lru"), nil, []string{"allkeys-lru", "set maxmemory-policy noeviction"}},
+		{"evicts any key", start("--maxmemory-policy", "allkeys-lru"), nil, []string{"allkeys-lru", "set maxmemory-policy noeviction", "idemctl schema -store redis"}},
 		{"evicts keys that expire", start("--maxmemory-policy", "volatile-ttl"), nil, []string{"volatile-ttl", "set maxmemory-policy noeviction"}},
 		{"old version", func(t *testing.T) redis.UniversalClient {
 			return withInfo(newClient(t, testenv.Redis(t)), "redis_version:", "redis_version:6.2.14\r\nwas:")
@@ -88,7 +88,34 @@ func TestStartIsRefused(t *testing.T) {
 		{"deadlines ignored in a cluster", func(t *testing.T) redis.UniversalClient {
 			return newClusterClient(t, testenv.RedisCluster(t), func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false })
 		}, nil, []string{"ContextTimeoutEnabled"}},
-		{"nobody there", func(t *testing.T) redis.UniversalClient { return newClient(t, "127.0.0.1:1") }, nil, []string{"refused"}},
+		{"nobody there", func(t *testing.T) redis.UniversalClient { return newClient(t, "127.0.0.1:1") }, nil, []string{"refused", "check the addresses"}},
+		{"no cluster there", func(t *testing.T) redis.UniversalClient { return newClusterClient(t, []string{"127.0.0.1:1"}) }, nil, []string{"refused", "check the addresses"}},
+		{"no cluster", func(t *testing.T) redis.UniversalClient { return newClusterClient(t, []string{testenv.Redis(t)}) }, nil, []string{"redis.NewClient"}},
+		{"cluster without slots", func(t *testing.T) redis.UniversalClient {
+			return newClusterClient(t, []string{testenv.StartRedis(t, "--cluster-enabled", "yes")})
+		}, nil, []string{"all of its 16384 hash slots", "redis-cli --cluster fix"}},
+		{"cluster without half of the slots", func(t *testing.T) redis.UniversalClient {
+			addr := testenv.StartRedis(t, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
+			do(t, newClient(t, addr), "CLUSTER", "ADDSLOTSRANGE", 0, 8191)
+			return newClusterClient(t, []string{addr})
+		}, nil, []string{"8192 of the 16384 hash slots", "redis-cli --cluster fix"}},
+		{"Sentinel", func(t *testing.T) redis.UniversalClient {
+			sentinel, _, _ := testenv.StartRedisSentinel(t)
+			return newClient(t, sentinel)
+		}, nil, []string{"is a Sentinel", "redis.NewFailoverClient"}},
+		{"no password", func(t *testing.T) redis.UniversalClient {
+			addr := testenv.StartRedis(t)
+			do(t, newClient(t, addr), "CONFIG", "SET", "requirepass", "secret")
+			return newClient(t, addr)
+		}, nil, []string{"Username and Password", "NOAUTH"}},
+		{"wrong password", func(t *testing.T) redis.UniversalClient {
+			return newClient(t, testenv.Redis(t), func(o *redis.Options) { o.Username, o.Password = "nobody", "wrong" })
+		}, nil, []string{"Username and Password", "WRONGPASS"}},
+		{"no such database", func(t *testing.T) redis.UniversalClient {
+			return newClient(t, testenv.Redis(t), func(o *redis.Options) { o.DB = 99 })
+		}, nil, []string{"refuses the client", "DB index"}},
+		{"fewer replicas", single, []redisstore.Option{redisstore.WithReplicas(1, time.Second)}, []string{"0 replicas", "WithReplicas"}},
+		{"waits for replicas too long", single, []redisstore.Option{redisstore.WithReplicas(1, time.Minute)}, []string{"WithReplicas", "ReadTimeout"}},
 		{"may not write", func(t *testing.T) redis.UniversalClient {
 			addr := testenv.StartRedis(t)
 			err := newClient(t, addr).Do(t.Context(), "ACL", "SETUSER", "reader", "on", "nopass", "~*", "+@all", "-hset").Err()
@@ -96,7 +123,7 @@ func TestStartIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			return newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "reader", "any" })
-		}, nil, []string{"HSET", "allowed"}},
+		}, nil, []string{"HSET", "allowed", "idemctl schema -store redis"}},
 		{"no prefix", single, []redisstore.Option{redisstore.WithPrefix("")}, []string{"WithPrefix"}},
 		{"braces in the prefix", single, []redisstore.Option{redisstore.WithPrefix("{all}")}, []string{"WithPrefix", "braces"}},
 		{"line break in the prefix", single, []redisstore.Option{redisstore.WithPrefix("a\r\nb")}, []string{"WithPrefix"}},
@@ -108,7 +135,7 @@ func TestStartIsRefused(t *testing.T) {
 		{"no replicas", single, []redisstore.Option{redisstore.WithReplicas(0, time.Second)}, []string{"WithReplicas"}},
 		{"no time for replicas", single, []redisstore.Option{redisstore.WithReplicas(1, 0)}, []string{"WithReplicas"}},
 		{"client of its own kind", func(t *testing.T) redis.UniversalClient {
-			return struct{ redis.UniversalClient }{newSingle(t)}
+			return struct{ redis.UniversalClient }{withInfo(newClient(t, testenv.Redis(t)), "connected_slaves:", "connected_slaves:1\r\nwere:")}
 		}, []redisstore.Option{redisstore.WithReplicas(1, time.Second)}, []string{"WithReplicas", "*redis.Client"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
