@@ -29,6 +29,7 @@ const (
 	conflict                 // it is answered by a conflict with another transaction
 	progress                 // it is answered by itself, which is under way
 	expire                   // it is refused, since the credentials have expired
+	deny                     // it is refused, since the user has no permission
 	decline                  // it is refused, since the claim's condition does not hold
 	declineWrite             // it is refused, since a queued write's condition does not hold
 )
@@ -38,6 +39,7 @@ var errorsOf = map[fate]string{
 	throttle: `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"too fast"}`,
 	conflict: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"conflict"}`,
 	progress: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionInProgressException","Message":"in progress"}`,
+	deny:     `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"no"}`,
 	decline:  `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`,
 	expire:   `{"__type":"com.amazon.coral.service#ExpiredTokenException","message":"expired"}`,
 }

@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -45,11 +46,11 @@ func TestNewRefuses(t *testing.T) {
 		change func(*dynamodb.CreateTableInput) // of the table; nil makes none
 		want   []string
 	}{
-		{"missing", nil, []string{"there is no table", "dynamostore.CreateTable", "aws dynamodb create-table --table-name "}},
-		{"another key", withKey(types.ScalarAttributeTypeS, "pk"), []string{`partition key "id"`, "aws dynamodb create-table"}},
+		{"missing", nil, []string{"there is no table", "CreateTable"}},
+		{"another key", withKey(types.ScalarAttributeTypeS, "pk"), []string{`partition key "id"`}},
 		{"binary key", withKey(types.ScalarAttributeTypeB, "id"), []string{`type S`}},
 		{"sort key", withKey(types.ScalarAttributeTypeS, "id", "sk"), []string{`no sort key`}},
-		{"no time to live", func(*dynamodb.CreateTableInput) {}, []string{"for ever", "aws dynamodb update-time-to-live --table-name ", "WithoutTTL"}},
+		{"no time to live", func(*dynamodb.CreateTableInput) {}, []string{"for ever", "WithoutTTL"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +66,7 @@ func TestNewRefuses(t *testing.T) {
 				}
 			}
 			_, err := dynamostore.New(t.Context(), client, table)
-			for _, want := range append(c.want, table) {
+			for _, want := range append(c.want, "idemctl schema -store dynamodb -table "+table) {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %q", err, want)
 				}
@@ -85,6 +86,49 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if _, err := dynamostore.New(t.Context(), client, ""); err == nil {
 		t.Error("no table name: no error")
+	}
+}
+
+// A service that does not answer, or refuses the client, is reported with what to
+// look at.
+func TestNewIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	refusing := func(code string) func(*testing.T) string {
+		return func(t *testing.T) string {
+			p := newProxy(t, dynalite.url(t))
+			p.on("DescribeTable", map[string]fate{"ExpiredTokenException": expire, "AccessDeniedException": deny}[code], 10)
+			return p.URL
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		url    func(*testing.T) string
+		change func(*dynamodb.Options)
+		want   []string
+	}{
+		{"nobody there", func(*testing.T) string { return "http://127.0.0.1:1" }, nil, []string{"refused", "its endpoint"}},
+		{"no credentials", func(t *testing.T) string { return dynalite.url(t) }, func(o *dynamodb.Options) {
+			o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				return aws.Credentials{}, errors.New("none found")
+			})
+		}, []string{"none found", "credentials"}},
+		{"no region", func(t *testing.T) string { return dynalite.url(t) }, func(o *dynamodb.Options) { o.Region, o.BaseEndpoint = "", nil }, []string{"its region"}},
+		{"expired credentials", refusing("ExpiredTokenException"), nil, []string{"refuses the client", "its credentials"}},
+		{"no permission", refusing("AccessDeniedException"), nil, []string{"lack a permission"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			client := newClient(c.url(t), once)
+			if c.change != nil {
+				client = newClient(c.url(t), once, c.change)
+			}
+			_, err := dynamostore.New(t.Context(), client, "some-table")
+			for _, want := range append(c.want, "some-table") {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+		})
 	}
 }
 

@@ -73,17 +73,16 @@ func hasTTL(ctx context.Context, client *dynamodb.Client, table string) (bool, e
 
 // verify examines the table.
 func verify(ctx context.Context, client *dynamodb.Client, table string, withoutTTL bool) error {
-	create := "dynamostore.CreateTable does it, or: aws dynamodb create-table --table-name " + table +
-		" --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST"
+	create := "CreateTable makes one, or the commands that this prints: idemctl schema -store dynamodb -table " + table
 	out, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: aws.String(table)})
 	if missing := new(types.ResourceNotFoundException); errors.As(err, &missing) {
-		return fmt.Errorf("dynamostore: there is no table %s in this account and region: create it (%s): %w", table, create, err)
+		return fmt.Errorf("dynamostore: there is no table %s in this account and region: %s: %w", table, create, err)
 	}
 	if err != nil {
-		return fmt.Errorf("dynamostore: describe table %s: %w", table, err)
+		return fmt.Errorf("dynamostore: describe table %s: %s: %w", table, reason(err), err)
 	}
 	if t := out.Table; !hasKey(t) {
-		return fmt.Errorf(`dynamostore: table %s has another key than a partition key "id" of type S and no sort key: create a table of its own for the records (%s)`, table, create)
+		return fmt.Errorf(`dynamostore: table %s has another key than a partition key "id" of type S and no sort key: use a table of its own for the records: %s`, table, create)
 	} else if t.TableStatus != types.TableStatusActive && t.TableStatus != types.TableStatusUpdating {
 		return fmt.Errorf("dynamostore: table %s is %s: wait until it is ACTIVE (aws dynamodb wait table-exists --table-name %s)", table, t.TableStatus, table)
 	}
@@ -92,12 +91,23 @@ func verify(ctx context.Context, client *dynamodb.Client, table string, withoutT
 	}
 	switch on, err := hasTTL(ctx, client, table); {
 	case err != nil:
-		return err
+		return fmt.Errorf("%w (%s)", err, reason(err))
 	case !on:
-		return fmt.Errorf(`dynamostore: table %s would keep expired records for ever: turn its time to live on (dynamostore.CreateTable does it, or: `+
-			`aws dynamodb update-time-to-live --table-name %s --time-to-live-specification Enabled=true,AttributeName=ttl), or say WithoutTTL`, table, table)
+		return fmt.Errorf(`dynamostore: table %s would keep expired records for ever: turn its time to live on, in the attribute "ttl": CreateTable does it, or the commands that this prints: `+
+			`idemctl schema -store dynamodb -table %s; or say WithoutTTL`, table, table)
 	}
 	return nil
+}
+
+// reason says what to do about err, by which a request has failed.
+func reason(err error) string {
+	switch {
+	case isCode(err, "AccessDeniedException"):
+		return "the client's credentials lack a permission, see the package's documentation"
+	case isRefusal(err):
+		return "DynamoDB refuses the client: check its credentials and its region"
+	}
+	return "no answer: check the client's credentials, its region and its endpoint"
 }
 
 // hasKey reports whether the key of t is the one that [tableInput] describes.
