@@ -22,6 +22,7 @@ func TestConformance(t *testing.T) {
 		name string
 		dsn  func(t *testing.T) string
 		opts []pgxstore.Option
+		keys func(*pgxstore.Store) storetest.Store[pgx.Tx] // changes keys, if set
 	}{
 		{name: "Direct", dsn: func(t *testing.T) string { return testenv.Postgres(t) }},
 		{name: "PostgreSQL18", dsn: func(t *testing.T) string { return testenv.Postgres18(t) }},
@@ -30,6 +31,14 @@ func TestConformance(t *testing.T) {
 		{name: "PgBouncer", dsn: func(t *testing.T) string { return testenv.PgBouncer(t, testenv.Postgres(t)) }},
 		// Covers STO-18.
 		{name: "RepeatableRead", dsn: func(t *testing.T) string { return testenv.Postgres(t) }, opts: []pgxstore.Option{pgxstore.WithIsolation(pgx.RepeatableRead)}},
+		{name: "Partitioned", dsn: func(t *testing.T) string { return testenv.Postgres(t) }, opts: []pgxstore.Option{daily}},
+		{
+			// In partitions that are over, since the suite expects records to be swept
+			// when they expire.
+			name: "PartitionedByTime", dsn: func(t *testing.T) string { return testenv.PgBouncer(t, testenv.Postgres(t)) },
+			opts: []pgxstore.Option{pgxstore.WithPartitions(time.Hour)},
+			keys: func(s *pgxstore.Store) storetest.Store[pgx.Tx] { return dated{s} },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +46,7 @@ func TestConformance(t *testing.T) {
 			var schemas atomic.Int32
 			harness := storetest.Harness[pgx.Tx]{
 				Open: func(t *testing.T) storetest.Fixture[pgx.Tx] {
-					return newFixture(t, dsn, fmt.Sprintf("check_%d", schemas.Add(1)), c.opts)
+					return newFixture(t, dsn, fmt.Sprintf("check_%d", schemas.Add(1)), c.opts, c.keys)
 				},
 				Faults: map[string]func(ctx context.Context, tx pgx.Tx) error{
 					"Commit":            func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
@@ -65,7 +74,7 @@ func TestConformance(t *testing.T) {
 // are in different time zones, one of which changes its clocks.
 //
 // Covers EXP-08.
-func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storetest.Fixture[pgx.Tx] {
+func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option, keys func(*pgxstore.Store) storetest.Store[pgx.Tx]) storetest.Fixture[pgx.Tx] {
 	in := func(zone string) func(*pgxpool.Config) {
 		return func(cfg *pgxpool.Config) {
 			cfg.MaxConns = 4 // fewer than there are requests
@@ -81,9 +90,15 @@ func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storet
 	if err := pgxstore.Migrate(t.Context(), pool, opts...); err != nil {
 		t.Fatal(err)
 	}
+	if keys == nil {
+		keys = func(s *pgxstore.Store) storetest.Store[pgx.Tx] { return s }
+	} else {
+		makePartition(t, pool, 1, schema+".records")
+		makePartition(t, pool, 2, schema+".records")
+	}
 	return storetest.Fixture[pgx.Tx]{
-		Store:   newStore(t, pool, opts...),
-		Replica: newStore(t, newPool(t, dsn, in("America/Los_Angeles")), opts...),
+		Store:   keys(newStore(t, pool, opts...)),
+		Replica: keys(newStore(t, newPool(t, dsn, in("America/Los_Angeles")), opts...)),
 		Effect: func(ctx context.Context, tx pgx.Tx, label string) error {
 			_, err := tx.Exec(ctx, "insert into "+schema+".effects (label) values ($1)", pgx.QueryExecModeExec, label)
 			return err

@@ -23,6 +23,9 @@ const (
 	stateNotSupported     = "0A000"
 	stateNoFunction       = "42883"
 	stateSyntax           = "42601"
+	stateNoTable          = "42P01"
+	stateCanceled         = "57014" // by statement_timeout
+	stateLive             = "IDM01" // of the store's own: a record has not expired
 )
 
 // state returns the SQLSTATE of err, or "" if the server did not send it.

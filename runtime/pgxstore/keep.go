@@ -2,9 +2,11 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -91,10 +93,54 @@ func (s *Store) free(ctx context.Context, id idempotency.Identity, remove *state
 // Sweep implements [idempotency.Keeper]. Each batch is one transaction that
 // skips records locked by others; between two it pauses, see [WithSweepBatch].
 // One sweeper is at work at a time over all processes.
+//
+// Of a partitioned table Sweep also makes the partitions of the time ahead, and
+// drops those whose records have all expired, which it counts first; it lets
+// requests wait no longer than [WithSweepWait] says. For that its user must own the
+// table.
 func (s *Store) Sweep(ctx context.Context) (int64, error) {
+	if s.cfg.table.partitioned {
+		return s.sweepPartitions(ctx)
+	}
+	return s.sweepRecords(ctx, s.sql.sweepLock, s.sql.sweep)
+}
+
+// sweepPartitions sweeps a partitioned table.
+func (s *Store) sweepPartitions(ctx context.Context) (int64, error) {
+	var total int64
+	var rest []string
+	u := newUpkeep(s.cfg, s.cfg.table)
+	err := s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		if err := u.checkOwner(ctx, conn.Conn()); err != nil {
+			return err
+		}
+		missing := u.create(ctx, conn.Conn())
+		if !u.begun {
+			return missing
+		}
+		var err error
+		total, rest, err = u.drop(ctx, conn.Conn())
+		return errors.Join(missing, err)
+	})
+	if err != nil {
+		err = unavailable("the partitions could not be kept up", err)
+	}
+	for _, name := range rest {
+		n, errRest := s.sweepRecords(ctx, s.sql.sweepWait, sweepStatement(name, s.cfg.batch))
+		total += n
+		if errRest != nil {
+			return total, errors.Join(err, errRest)
+		}
+	}
+	return total, err
+}
+
+// sweepRecords deletes expired records with the statement batch, which begins with
+// that of lock.
+func (s *Store) sweepRecords(ctx context.Context, lock, batch *statement) (int64, error) {
 	var total int64
 	for {
-		n, err := s.sweepBatch(ctx)
+		n, err := s.sweepBatch(ctx, lock, batch)
 		total += n
 		if err != nil || n < int64(s.cfg.batch) {
 			return total, err
@@ -106,7 +152,7 @@ func (s *Store) Sweep(ctx context.Context) (int64, error) {
 }
 
 // sweepBatch deletes one batch, or nothing while another sweeper does.
-func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
+func (s *Store) sweepBatch(ctx context.Context, lock, batch *statement) (int64, error) {
 	a, err := s.connect(ctx, idempotency.Identity{})
 	if err != nil {
 		return 0, err
@@ -115,7 +161,7 @@ func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
 	alone := s.insertFirst // no lock to be had: then skipping locked records is enough
 	begin := []bound{s.sql.beginOwn.with()}
 	if !s.insertFirst {
-		begin = append(begin, s.sql.sweepLock.with(encodeInt8(s.space)).into(func(v [][]byte) error {
+		begin = append(begin, lock.with(encodeInt8(s.space)).into(func(v [][]byte) error {
 			alone = len(v[0]) == 1 && v[0][0] == 1
 			return nil
 		}))
@@ -126,7 +172,7 @@ func (s *Store) sweepBatch(ctx context.Context) (int64, error) {
 	if !alone {
 		return 0, nil
 	}
-	_, tag, err := pipeline(a.pc, time.Time{}, s.sql.sweep.with())
+	_, tag, err := pipeline(a.pc, time.Time{}, batch.with())
 	if err != nil {
 		return 0, unavailable("the sweep failed", err)
 	}

@@ -51,8 +51,11 @@ func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 	if !found {
 		return fmt.Errorf("the table %s does not exist, or not on the search_path: apply pgxstore.Migrate, or what pgxstore.Schema returns, before the server starts", s.cfg.table.quoted())
 	}
+	if err := s.cfg.checkPartitioned(table); err != nil {
+		return err
+	}
 	s.cfg.table = table
-	s.space = int64(hash(table.quoted()))
+	s.space = space(table)
 	if err := s.cfg.table.checkPrivileges(ctx, conn); err != nil {
 		return err
 	}
@@ -61,6 +64,9 @@ func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 	}
 	locks, err := locksWork(ctx, conn, s.pool.Config())
 	s.insertFirst = !locks
+	if err == nil && s.insertFirst && table.partitioned {
+		err = fmt.Errorf("advisory locks do not work here, which the upkeep of the partitioned table %s needs: use an ordinary table", table.quoted())
+	}
 	return err
 }
 

@@ -23,6 +23,10 @@ type config struct {
 	pause          time.Duration
 	limits         []sessionLimit
 	codec          idempotency.Codec // nil where answers are stored as they are
+
+	partitions bool          // the table must be partitioned by the time of keys
+	width      time.Duration // of a partition
+	wait       time.Duration // that the upkeep of partitions may cost a request
 }
 
 // sessionLimit is a server setting that bounds how long a transaction without
@@ -56,6 +60,8 @@ func newConfig(opts []Option) (*config, error) {
 		resolveTimeout: 5 * time.Second,
 		batch:          1000,
 		pause:          20 * time.Millisecond,
+		width:          24 * time.Hour,
+		wait:           100 * time.Millisecond,
 		limits: []sessionLimit{
 			{idleInTransaction, time.Minute},
 			{connectionCheck, 10 * time.Second},
@@ -65,6 +71,9 @@ func newConfig(opts []Option) (*config, error) {
 		if err := o(cfg); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.partitions {
+		return cfg, cfg.table.checkLength()
 	}
 	return cfg, nil
 }
@@ -168,6 +177,30 @@ func WithCodec(c idempotency.Codec) Option {
 	}
 }
 
+// WithPartitions says that the table is partitioned by the time of UUIDv7 keys: see
+// "Partitions" in the package's documentation. [Schema] and [Migrate] create it
+// so, and [New] refuses a table that is not. A partitioned table is recognized
+// without this option; what the option adds then is the width of the partitions
+// that [Store.Sweep] makes from now on, in whole hours. The default is a day. A
+// partition goes when its last record has expired, so take a width of about the
+// retention, or less.
+func WithPartitions(width time.Duration) Option {
+	return func(cfg *config) error {
+		if width < time.Hour || width%time.Hour != 0 {
+			return fmt.Errorf("pgxstore: WithPartitions: %v is no number of whole hours", width)
+		}
+		cfg.partitions, cfg.width = true, width
+		return nil
+	}
+}
+
+// WithSweepWait bounds how long [Store.Sweep] lets requests wait while it makes or
+// drops a partition. What is not done by then is tried again, twice in the same
+// sweep, with as long a pause before it. The default is 100 ms.
+func WithSweepWait(d time.Duration) Option {
+	return func(cfg *config) error { return positive("WithSweepWait", d, &cfg.wait) }
+}
+
 func positive(option string, d time.Duration, to *time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("pgxstore: %s: %v is no time limit", option, d)
@@ -176,8 +209,11 @@ func positive(option string, d time.Duration, to *time.Duration) error {
 	return nil
 }
 
-// table is a checked table name.
-type table struct{ schema, name string }
+// table is a checked table name, and what was found under it.
+type table struct {
+	schema, name string
+	partitioned  bool // by the time of keys
+}
 
 // tableName leaves room for the suffixes of index names in PostgreSQL's 63 bytes.
 var tableName = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_]{0,54})\.)?([A-Za-z_][A-Za-z0-9_]{0,54})$`)
@@ -188,6 +224,17 @@ func parseTable(s string) (table, error) {
 		return table{}, fmt.Errorf("pgxstore: WithTable: %q is no table name: use name or schema.name, of letters, digits and underscores, at most 55 bytes each", s)
 	}
 	return table{schema: m[1], name: m[2]}, nil
+}
+
+// maxPartitioned is how long the name of a partitioned table may be, so that those
+// of its partitions have PostgreSQL's 63 bytes.
+const maxPartitioned = 63 - len(partitionSuffix)
+
+func (t table) checkLength() error {
+	if len(t.name) > maxPartitioned {
+		return fmt.Errorf("pgxstore: WithPartitions: the name %s of a partitioned table has more than %d bytes", t.name, maxPartitioned)
+	}
+	return nil
 }
 
 // quoted returns the name as SQL.

@@ -1,12 +1,14 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,38 +17,52 @@ import (
 //go:embed schema.sql
 var schema string
 
+//go:embed partitions.sql
+var partitionsSchema string
+
 // Schema returns the SQL that creates the table and its index, for goose,
 // golang-migrate, Atlas or psql: plain statements that no tool has to quote.
-// [WithTable] chooses another name; other options do not matter.
+// [WithTable] chooses another name, [WithPartitions] a partitioned table, whose
+// first sweep makes the partitions of the present; other options do not matter.
 func Schema(opts ...Option) (string, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
 		return "", err
 	}
-	return cfg.table.schemaSQL(), nil
+	return cfg.schemaSQL(), nil
 }
 
-func (t table) schemaSQL() string {
+func (cfg *config) schemaSQL() string {
+	t, sql := cfg.table, schema
+	if cfg.partitions {
+		const end = "PRIMARY KEY (id)\n)"
+		sql = strings.Replace(sql, end, end+" PARTITION BY RANGE (id)", 1) + partitionsSchema
+	}
 	return strings.NewReplacer(
 		"idempotency_records_expires_at", table{name: t.name + "_expires_at"}.quoted(),
+		"idempotency_records_hashed", table{schema: t.schema, name: t.name + "_hashed"}.quoted(),
+		"idempotency_records_default", table{schema: t.schema, name: t.name + "_default"}.quoted(),
 		"idempotency_records", t.quoted(),
-	).Replace(schema)
+	).Replace(sql)
 }
+
+// migrateWait is how long Migrate lets requests wait.
+const migrateWait = 5 * time.Second
 
 // Migrate creates the table where it is missing, in one transaction. It is a
 // step of its own before servers start, and safe when several start it at
 // once. A table of an earlier version gets the columns that it lacks, which
 // rewrites no row and waits 5 s at most for transactions that use the table.
 // Any other table is only checked: Migrate changes nothing, and returns an error
-// if it is not as this version needs it. [WithTable] chooses another name; other
-// options do not matter.
+// if it is not as this version needs it. [WithTable] chooses another name,
+// [WithPartitions] a partitioned table; other options do not matter.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
 	cfg, err := newConfig(opts)
 	if err != nil {
 		return err
 	}
 	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		return cfg.table.migrate(ctx, conn.Conn())
+		return cfg.migrate(ctx, conn.Conn())
 	})
 	if err != nil {
 		return fmt.Errorf("pgxstore: migrate: %w", err)
@@ -54,15 +70,16 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
 	return nil
 }
 
-func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
-	if _, found, err := t.inspect(ctx, conn); !errors.Is(err, errEarlier) && (found || err != nil) {
-		return err
+func (cfg *config) migrate(ctx context.Context, conn *pgx.Conn) error {
+	t := cfg.table
+	if found, ok, err := t.inspect(ctx, conn); !errors.Is(err, errEarlier) && (ok || err != nil) {
+		return cmp.Or(err, cfg.checkPartitioned(found))
 	}
 	if err := checkWritable(ctx, conn); err != nil {
 		return err
 	}
 	// READ COMMITTED sees what was created before the lock was had.
-	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		err := optional(ctx, tx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", int64(hash("migrate "+t.quoted()))), stateNoFunction, stateNotSupported)
 		if err != nil {
 			return err
@@ -73,13 +90,41 @@ func (t table) migrate(ctx context.Context, conn *pgx.Conn) error {
 		case found || err != nil:
 			return err // another one was first
 		}
-		if _, err := tx.Exec(ctx, t.schemaSQL()); err != nil {
+		if _, err := tx.Exec(ctx, cfg.schemaSQL()); err != nil {
 			return err
 		}
-		// lz4 is four times as fast as the default at bodies of 20 KB. Servers
-		// before 14 do not know the clause, others may be built without it.
-		return optional(ctx, tx, "ALTER TABLE "+t.quoted()+" ALTER COLUMN body SET COMPRESSION lz4", stateSyntax, stateNotSupported)
+		tables := []table{t}
+		if cfg.partitions {
+			tables = append(tables, table{schema: t.schema, name: t.name + "_hashed"}, table{schema: t.schema, name: t.name + "_default"})
+		}
+		for _, t := range tables {
+			// lz4 is four times as fast as the default at bodies of 20 KB. Servers
+			// before 14 do not know the clause, others may be built without it.
+			err := optional(ctx, tx, "ALTER TABLE "+t.quoted()+" ALTER COLUMN body SET COMPRESSION lz4", stateSyntax, stateNotSupported)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+	if err != nil || !cfg.partitions {
+		return err
+	}
+	found, _, err := t.inspect(ctx, conn)
+	if err != nil {
+		return err
+	}
+	u := newUpkeep(cfg, found)
+	u.wait = migrateWait
+	return u.create(ctx, conn)
+}
+
+// checkPartitioned refuses a table that was to be partitioned and is not.
+func (cfg *config) checkPartitioned(t table) error {
+	if cfg.partitions && !t.partitioned {
+		return fmt.Errorf("the table %s is not partitioned by the range of id: leave pgxstore.WithPartitions out, or convert the table as docs/migrations.md says", t.quoted())
+	}
+	return nil
 }
 
 // errEarlier says of a column that tables of earlier versions lack it.
@@ -88,7 +133,7 @@ var errEarlier = errors.New("apply pgxstore.Migrate, which adds it")
 // upgrade adds what a table of an earlier version lacks.
 func (t table) upgrade(ctx context.Context, tx pgx.Tx) error {
 	// Whoever uses the table waits behind an ALTER TABLE that waits.
-	if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", migrateWait.Milliseconds())); err != nil {
 		return err
 	}
 	var add []string
@@ -158,7 +203,35 @@ func (t table) inspect(ctx context.Context, db querier) (table, bool, error) {
 	if !permanent {
 		return t, true, fmt.Errorf("the table %s is UNLOGGED or TEMPORARY: a crash would lose answers and keep what handlers have done; ALTER TABLE %[1]s SET LOGGED", t.quoted())
 	}
-	return t, true, t.check(ctx, db, oid)
+	if err := t.check(ctx, db, oid); err != nil {
+		return t, true, err
+	}
+	t.partitioned, err = t.checkPartitions(ctx, db, oid)
+	return t, true, err
+}
+
+// checkPartitions reports whether the table is partitioned by the time of keys, and
+// says what is wrong with its partitions.
+func (t table) checkPartitions(ctx context.Context, db querier, oid uint32) (byTime bool, err error) {
+	var complete bool
+	var unfit string
+	err = db.QueryRow(ctx, `select partstrat = 'r', partdefid <> 0, coalesce((select min(relname) from pg_inherits join pg_class as c on c.oid = inhrelid
+			where inhparent = partrelid and (relkind <> 'r' or relpersistence <> 'p')), '')
+		from pg_partitioned_table where partrelid = $1`, pgx.QueryExecModeExec, oid).Scan(&byTime, &complete, &unfit)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	case unfit != "":
+		return false, fmt.Errorf("the partition %s of %s is UNLOGGED, foreign or partitioned itself; it must be an ordinary table", unfit, t.quoted())
+	case byTime && !complete:
+		return false, fmt.Errorf("the table %s has no default partition: a record that falls into no other one would be refused after its handler has run; CREATE TABLE %s PARTITION OF %[1]s DEFAULT",
+			t.quoted(), table{schema: t.schema, name: t.name + "_default"}.quoted())
+	case byTime:
+		return true, t.checkLength()
+	}
+	return false, nil
 }
 
 // check says what is wrong with a table that is there.

@@ -41,7 +41,8 @@ type statements struct {
 	release      *statement // unless it is a live claim
 	releaseClaim *statement // if it is a claim
 
-	sweepLock *statement // takes the advisory lock $1
+	sweepLock *statement // takes the advisory lock $1 if it is free
+	sweepWait *statement // takes the advisory lock $1
 	sweep     *statement // deletes a batch of expired records
 }
 
@@ -150,24 +151,48 @@ func newStatements(cfg *config) *statements {
 			sql:  "select pg_try_advisory_xact_lock($1)",
 			oids: []uint32{pgtype.Int8OID},
 		},
-		// As an array the ids are looked up in the index, whatever the planner
-		// thinks of the table's size.
-		sweep: &statement{
-			sql: "delete from " + table + " where id = any(array(select id from " + table +
-				" where expires_at <= now() order by expires_at limit " + strconv.Itoa(cfg.batch) + " for update skip locked))",
+		sweepWait: &statement{
+			sql:  "select pg_advisory_xact_lock($1) is not null",
+			oids: []uint32{pgtype.Int8OID},
 		},
+		sweep: sweepStatement(table, cfg.batch),
 	}
 	// A standby that lags may have a record that has been released.
 	s.recall = &statement{sql: s.row.sql + " and current_setting('transaction_read_only') = 'off'", oids: s.row.oids}
 	for _, st := range []*statement{
-		s.begin, s.beginOwn, s.commit, s.rollback, s.enter, s.enterPlain, s.enterInsert, s.hold, s.reserve,
-		s.restore, s.row, s.recall, s.remove, s.insert, s.lease, s.extendLease, s.completeLease, s.releaseLease,
-		s.release, s.releaseClaim, s.sweepLock, s.sweep,
+		s.begin, s.beginOwn, s.commit, s.rollback, s.enterPlain, s.enterInsert, s.reserve, s.restore, s.insert, s.lease, s.sweepLock, s.sweepWait,
 	} {
-		st.name = "idemgen_" + strconv.FormatUint(hash(st.sql), 16)
+		st.prepare()
+	}
+	if cfg.table.partitioned {
+		// A plan that is kept may lock every partition, for as long as its
+		// transaction lasts; one that is made for its parameters locks one.
+		return s
+	}
+	for _, st := range []*statement{
+		s.enter, s.hold, s.row, s.recall, s.remove, s.extendLease, s.completeLease, s.releaseLease, s.release,
+		s.releaseClaim, s.sweep,
+	} {
+		st.prepare()
 	}
 	return s
 }
+
+// sweepStatement deletes a batch of the expired records of a table. As an array
+// the ids are looked up in the index, whatever the planner thinks of the table's
+// size.
+func sweepStatement(table string, batch int) *statement {
+	return &statement{
+		sql: "delete from " + table + " where id = any(array(select id from " + table +
+			" where expires_at <= now() order by expires_at limit " + strconv.Itoa(batch) + " for update skip locked))",
+	}
+}
+
+// prepare lets s stay prepared.
+func (s *statement) prepare() { s.name = "idemgen_" + strconv.FormatUint(hash(s.sql), 16) }
+
+// space is the number by which advisory locks tell tables apart.
+func space(t table) int64 { return int64(hash(t.quoted())) }
 
 // hash names a statement by its text, so that two stores on one pool share
 // those that are equal and no others.

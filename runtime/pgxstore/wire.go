@@ -12,7 +12,7 @@ import (
 // statement is one of the store's own statements. Parameters and results are
 // in binary format; result columns are known, so none is ever described.
 type statement struct {
-	name string // of the prepared statement, on connections that keep them
+	name string // of the prepared statement, on connections that keep them; "" is never kept
 	sql  string
 	oids []uint32 // types of the parameters
 }
@@ -155,11 +155,9 @@ func send(f *pgproto3.Frontend, s *session, statements []bound) (preparing []str
 		if s.direct {
 			name = st.name
 		}
-		if !s.direct || !s.prepared[name] {
+		if name == "" || !s.prepared[name] {
 			f.SendParse(&pgproto3.Parse{Name: name, Query: st.sql, ParameterOIDs: st.oids})
-			if s.direct {
-				preparing = append(preparing, name)
-			}
+			preparing = append(preparing, name)
 		}
 		f.SendBind(&pgproto3.Bind{
 			PreparedStatement:    name,
