@@ -377,6 +377,43 @@ func TestDropBesideLongHandler(t *testing.T) {
 	}
 }
 
+// A record that is renewed between the look at its partition and the lock on it
+// keeps the partition, whether it was to be dropped or emptied.
+//
+// Covers CON-14.
+func TestRecordRenewedBeforeDrop(t *testing.T) {
+	t.Parallel()
+	dsn := newPartitioned(t)
+	pool := newPool(t, dsn)
+	s := newStore(t, pool)
+	key := yesterday(t, pool)
+	wantSwept(t, s, 0) // drops the partition, which has no record
+	makePartition(t, pool, 1, "idempotency_records")
+	execute(t, s, key)
+	p := newProxy(t, dsn)
+	sweeper := newStore(t, newPool(t, p.dsn))
+	sweep := func(before string) {
+		if _, err := pool.Exec(t.Context(), expire); err != nil {
+			t.Fatal(err)
+		}
+		p.before(before, func() { execute(t, s, key) })
+		wantSwept(t, sweeper, 0)
+		wantReplay(t, s, key)
+	}
+	sweep("set local statement_timeout")
+	long := keyOf(time.Now(), "long") // keeps the partition from being dropped
+	_, err := s.Execute(t.Context(), request(long, "a"), answering(long, func(context.Context, pgx.Tx) error {
+		sweep("rollback to savepoint")
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := partitionOf(t, pool, key); in != "idempotency_records_1" {
+		t.Errorf("in %q", in)
+	}
+}
+
 // A request whose key is of the time of an expired partition keeps it as it is.
 func TestDropBesideItsOwnRequest(t *testing.T) {
 	t.Parallel()
