@@ -31,13 +31,13 @@ func TestConformance(t *testing.T) {
 		{name: "PgBouncer", dsn: func(t *testing.T) string { return testenv.PgBouncer(t, testenv.Postgres(t)) }},
 		// Covers STO-18.
 		{name: "RepeatableRead", dsn: func(t *testing.T) string { return testenv.Postgres(t) }, opts: []pgxstore.Option{pgxstore.WithIsolation(pgx.RepeatableRead)}},
-		{name: "Partitioned", dsn: func(t *testing.T) string { return testenv.Postgres(t) }, opts: []pgxstore.Option{daily}},
+		{name: "Partitioned", dsn: func(t *testing.T) string { return testenv.Postgres18(t) }, opts: []pgxstore.Option{daily}},
 		{
 			// In partitions that are over, since the suite expects records to be swept
 			// when they expire.
 			name: "PartitionedByTime", dsn: func(t *testing.T) string { return testenv.PgBouncer(t, testenv.Postgres(t)) },
 			opts: []pgxstore.Option{pgxstore.WithPartitions(time.Hour)},
-			keys: func(s *pgxstore.Store) storetest.Store[pgx.Tx] { return dated{s} },
+			keys: func(s *pgxstore.Store) storetest.Store[pgx.Tx] { return dated{s, s} },
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -68,8 +68,8 @@
 //
 // A request holds one connection at most, so any pool size works; a pool of
 // its own is not needed. The store sends the statements of requests below pgx's
-// query interface: query tracers see the handler's statements, and those of List
-// and Stats. On a connection that leads straight to the server they stay
+// query interface: query tracers see the handler's statements, those of List
+// and Stats, and those that keep partitions up. On a connection that leads straight to the server they stay
 // prepared, under names that begin with idemgen_; DISCARD ALL between two
 // requests costs only time.
 //
@@ -107,6 +107,38 @@
 //
 // Expired records are replaced when their key comes again, and otherwise stay
 // until they are swept: run idempotency.RunSweeper beside the server.
+//
+// # Partitions
+//
+// Where keys are UUIDv7, as format: uuidv7 demands, the id of a record begins with
+// the time of its key. [WithPartitions] makes [Migrate] and [Schema] create the table
+// partitioned by that: a key always falls into the same partition, so that the
+// unique index still holds, and a partition whose records have all expired is
+// dropped, which costs next to nothing, instead of its records one by one.
+//
+// [Store.Sweep] keeps the partitions up, as a user who owns the table. It makes those
+// of the next seven widths, in UTC. It drops one when keys of its time come no more
+// and its last record has expired: retention counts from the completion, so that a
+// key that was used late keeps its partition for longer, with what has expired in
+// it. Where the last record has more than two widths to go, the expired ones are
+// deleted as in an ordinary table. So give operations with retentions far apart
+// tables of their own.
+//
+// Keys of any other form work too. Records whose id is a hash are kept in a partition
+// that is never dropped, one of 64 in the default one, and are deleted one by one.
+// The default partition also takes what no other one does: keys of times that have
+// no partition any more, or none yet because nobody has swept for a week. Nothing
+// but the cheap deletion is lost by that. Partitions are worth their trouble where
+// nearly all keys are UUIDv7 and a sweep has millions of records to delete.
+//
+// A partition is dropped under a lock on the whole table, for which every request
+// that runs must end, and later ones wait meanwhile. Sweep gives up after a moment
+// ([WithSweepWait]) and then only empties the partition, for which no request needs
+// to end but one with a key of its time; the next sweep tries again. In the same way
+// a new partition waits for requests with a record in the default one.
+//
+// On a partitioned table the store's statements are planned anew each time: a plan
+// that is kept locks all partitions.
 //
 // # Other servers
 //

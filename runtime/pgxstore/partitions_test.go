@@ -27,7 +27,12 @@ var daily = pgxstore.WithPartitions(24 * time.Hour)
 // has no partition for any time yet.
 func newPartitioned(t testing.TB) string {
 	t.Helper()
-	dsn := testenv.Postgres(t)
+	return partition(t, testenv.Postgres(t))
+}
+
+// partition makes that table, and one of effects, in the database of dsn.
+func partition(t testing.TB, dsn string) string {
+	t.Helper()
 	sql, err := pgxstore.Schema(daily)
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +41,17 @@ func newPartitioned(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return dsn
+}
+
+// onServers runs test on a partitioned table of each release.
+func onServers(t *testing.T, test func(t *testing.T, dsn string)) {
+	t.Helper()
+	for name, server := range map[string]func(testing.TB) string{"PostgreSQL": testenv.Postgres, "PostgreSQL18": testenv.Postgres18} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, partition(t, server(t)))
+		})
+	}
 }
 
 // today is when the present partition begins.
@@ -105,8 +121,11 @@ func wantReplay(t *testing.T, s *pgxstore.Store, key string) {
 
 // dated is a store whose keys are UUIDv7 of one of the last two days, made of those
 // that it is given: it passes the conformance suite with records in partitions
-// that are over.
-type dated struct{ *pgxstore.Store }
+// that are over. Its records are not listed, since their keys are others.
+type dated struct {
+	idempotency.LeaseStore[pgx.Tx]
+	idempotency.Keeper
+}
 
 func (d dated) identity(id idempotency.Identity) idempotency.Identity {
 	if len(id.Key) != 36 {
@@ -122,27 +141,27 @@ func (d dated) request(req idempotency.Request) idempotency.Request {
 }
 
 func (d dated) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[pgx.Tx]) (idempotency.Result, error) {
-	return d.Store.Execute(ctx, d.request(req), work)
+	return d.LeaseStore.Execute(ctx, d.request(req), work)
 }
 
 func (d dated) AcquireLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken) (idempotency.Result, error) {
-	return d.Store.AcquireLease(ctx, d.request(req), token)
+	return d.LeaseStore.AcquireLease(ctx, d.request(req), token)
 }
 
 func (d dated) ExtendLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken, by time.Duration) error {
-	return d.Store.ExtendLease(ctx, d.request(req), token, by)
+	return d.LeaseStore.ExtendLease(ctx, d.request(req), token, by)
 }
 
 func (d dated) CompleteLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken, resp idempotency.Response) error {
-	return d.Store.CompleteLease(ctx, d.request(req), token, resp)
+	return d.LeaseStore.CompleteLease(ctx, d.request(req), token, resp)
 }
 
 func (d dated) ReleaseLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken) error {
-	return d.Store.ReleaseLease(ctx, d.request(req), token)
+	return d.LeaseStore.ReleaseLease(ctx, d.request(req), token)
 }
 
 func (d dated) Lookup(ctx context.Context, id idempotency.Identity) (idempotency.Record, error) {
-	rec, err := d.Store.Lookup(ctx, d.identity(id))
+	rec, err := d.Keeper.Lookup(ctx, d.identity(id))
 	if rec.Identity == d.identity(id) {
 		rec.Identity = id
 	}
@@ -150,14 +169,18 @@ func (d dated) Lookup(ctx context.Context, id idempotency.Identity) (idempotency
 }
 
 func (d dated) Release(ctx context.Context, id idempotency.Identity) error {
-	return d.Store.Release(ctx, d.identity(id))
+	return d.Keeper.Release(ctx, d.identity(id))
 }
 
 // A new table gets the partitions of today and of a week ahead, and the records
 // that came before them move there: they stay known.
 func TestSweepMakesPartitions(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, newPartitioned(t))
+	onServers(t, sweepMakesPartitions)
+}
+
+func sweepMakesPartitions(t *testing.T, dsn string) {
+	pool := newPool(t, dsn)
 	s := newStore(t, pool)
 	day := 24 * time.Hour
 	now, soon, later := keyOf(time.Now(), "now"), keyOf(time.Now().Add(2*day), "soon"), keyOf(time.Now().Add(30*day), "later")
@@ -256,7 +279,11 @@ func TestSweepAfterALongPause(t *testing.T) {
 // Covers CON-14.
 func TestSweepDropsPartition(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, newPartitioned(t))
+	onServers(t, sweepDropsPartition)
+}
+
+func sweepDropsPartition(t *testing.T, dsn string) {
+	pool := newPool(t, dsn)
 	s := newStore(t, pool)
 	key := yesterday(t, pool)
 	second, claimed := keyOf(today().Add(-2*time.Hour), "second"), keyOf(today().Add(-3*time.Hour), "claimed")
@@ -325,7 +352,10 @@ func TestSweepMixedRetentions(t *testing.T) {
 // Covers EXP-09.
 func TestDropBesideLongHandler(t *testing.T) {
 	t.Parallel()
-	dsn := newPartitioned(t)
+	onServers(t, dropBesideLongHandler)
+}
+
+func dropBesideLongHandler(t *testing.T, dsn string) {
 	pool := newPool(t, dsn)
 	s, other := newStore(t, newPool(t, dsn)), newStore(t, pool)
 	old := yesterday(t, pool)
@@ -440,7 +470,10 @@ func TestDropBesideItsOwnRequest(t *testing.T) {
 // the time ahead, which is an error when they are needed, and no request.
 func TestMakeBesideLongHandler(t *testing.T) {
 	t.Parallel()
-	dsn := newPartitioned(t)
+	onServers(t, makeBesideLongHandler)
+}
+
+func makeBesideLongHandler(t *testing.T, dsn string) {
 	s := newStore(t, newPool(t, dsn))
 	old, now := keyOf(today().Add(-72*time.Hour), "old"), keyOf(time.Now(), "beside")
 	_, err := s.Execute(t.Context(), request(old, "a"), answering(old, func(context.Context, pgx.Tx) error {
@@ -576,7 +609,17 @@ func TestOneEffectAcrossPartitions(t *testing.T) {
 	}
 	wg.Wait()
 	<-swept
+	listed := make(map[string]int)
+	for e, err := range stores[0].List(t.Context(), idempotency.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed[e.Key]++
+	}
 	for _, key := range keys {
+		if n := listed[key]; n != 1 {
+			t.Errorf("%s is listed %d times", key, n)
+		}
 		if n := effects(t, pool, key); n != 1 {
 			t.Errorf("%s: %d effects", key, n)
 		}

@@ -152,7 +152,9 @@
 // This is for applications that use database/sql, with pgx/v5/stdlib or lib/pq.
 // Those that use pgx itself take package pgxstore, which adds no round trip.
 // Both have the same table and the same locks, so that both can serve the same
-// keys at the same time.
+// keys at the same time. One that pgxstore has partitioned serves this package
+// too, but its partitions are made and dropped by pgxstore's Sweep alone: the one
+// of this package deletes records.
 //
 // Work runs at READ COMMITTED. The claim is a transaction's advisory lock, taken
 // by one statement and followed by a second one that reads the record, since one

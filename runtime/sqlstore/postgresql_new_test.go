@@ -30,6 +30,10 @@ func TestNewRefusesOnPostgreSQL(t *testing.T) {
 	altered := func(change string) func(*testing.T, *sql.DB) {
 		return after("ALTER TABLE idempotency_records " + change)
 	}
+	partitioned := func(by string) func(*testing.T, *sql.DB) {
+		return after("CREATE TABLE parted (LIKE idempotency_records INCLUDING ALL) PARTITION BY "+by,
+			"DROP TABLE idempotency_records", "ALTER TABLE parted RENAME TO idempotency_records")
+	}
 	for name, c := range map[string]struct {
 		params  string
 		prepare func(*testing.T, *sql.DB)
@@ -58,8 +62,12 @@ func TestNewRefusesOnPostgreSQL(t *testing.T) {
 			prepare: after("CREATE SCHEMA broken", "CREATE FUNCTION broken.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true'"),
 			params:  "&search_path=broken,public,pg_catalog", want: "use package pgxstore",
 		},
-		"reader":      {prepare: after(), opts: []sqlstore.Option{sqlstore.WithReader(new(sql.DB))}, want: "WithReader is for SQLite"},
-		"a long name": {opts: []sqlstore.Option{sqlstore.WithTable(strings.Repeat("a", 56))}, want: "at most 55"},
+		"partitions by time without default": {
+			prepare: partitioned("RANGE (id)"), want: "no default partition",
+		},
+		"partitions by hash": {prepare: partitioned("HASH (id)")},
+		"reader":             {prepare: after(), opts: []sqlstore.Option{sqlstore.WithReader(new(sql.DB))}, want: "WithReader is for SQLite"},
+		"a long name":        {opts: []sqlstore.Option{sqlstore.WithTable(strings.Repeat("a", 56))}, want: "at most 55"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -203,6 +204,69 @@ func TestTableIsSharedWithPgxstore(t *testing.T) {
 				if n := count(t, db, label); n != 1 {
 					t.Errorf("%d effects %s", n, label)
 				}
+			}
+		})
+	}
+}
+
+// On a table that package pgxstore has partitioned, records of all partitions are
+// replayed, released and swept, and the partitions stay as they are.
+func TestPartitionedTable(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			dsn := testenv.Postgres(t)
+			pool, err := pgxpool.New(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			if err := pgxstore.Migrate(t.Context(), pool, pgxstore.WithPartitions(24*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			db := openPostgreSQL(t, driver, dsn, 0)
+			if err := sqlstore.Migrate(t.Context(), db, sqlstore.PostgreSQL); err != nil {
+				t.Errorf("sqlstore.Migrate: %v", err)
+			}
+			s := postgresqlServer(driver).on(t, db)
+			ms := fmt.Sprintf("%012x", time.Now().UnixMilli())
+			keys := []string{"hash", "other hash", ms[:8] + "-" + ms[8:] + "-7abc-8def-0123456789ab", "00f2b57b-1e7c-7abc-8def-0123456789ab"}
+			work := func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("answer"), nil }
+			for i, key := range keys {
+				for _, replayed := range []bool{false, true} {
+					if res, err := s.Execute(t.Context(), request(key), work); err != nil || res.Replayed != replayed {
+						t.Errorf("%s: %+v, %v", key, res, err)
+					}
+				}
+				if i == 0 {
+					continue
+				}
+				if err := s.Release(t.Context(), request(key).Identity); err != nil {
+					t.Errorf("release %s: %v", key, err)
+				}
+				if res, err := s.Execute(t.Context(), request(key), work); err != nil || res.Replayed {
+					t.Errorf("%s again: %+v, %v", key, res, err)
+				}
+			}
+			parts := func() (n int) {
+				if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_inherits WHERE inhparent = 'idempotency_records'::regclass").Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			before := parts()
+			if _, err := db.ExecContext(t.Context(), "UPDATE idempotency_records SET expires_at = now() WHERE key <> 'hash'"); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := s.Sweep(t.Context()); n != 3 || err != nil {
+				t.Errorf("%d swept, %v", n, err)
+			}
+			if res, err := s.Execute(t.Context(), request("hash"), never(t)); err != nil || !res.Replayed {
+				t.Errorf("the record that is live: %+v, %v", res, err)
+			}
+			if after := parts(); after != before {
+				t.Errorf("%d partitions, want %d", after, before)
 			}
 		})
 	}

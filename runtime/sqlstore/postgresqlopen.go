@@ -125,16 +125,17 @@ var postgresqlTypes = map[string]string{
 // what is wrong with one that is.
 func inspectPostgreSQL(ctx context.Context, db querier, table string) (name string, found bool, err error) {
 	var oid int64
-	var permanent, allowed, unique, sorted bool
+	var permanent, allowed, unique, sorted, holed bool
 	var schema, relation, user string
 	err = db.QueryRowContext(ctx, `SELECT c.oid::bigint, nspname, relname, relpersistence = 'p', current_user,
 		has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
 		EXISTS (SELECT 1 FROM pg_index JOIN pg_attribute AS a ON a.attrelid = indrelid AND a.attnum = indkey[0]
 			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND indisunique AND indimmediate AND indnkeyatts = 1 AND a.attname = 'id'),
 		EXISTS (SELECT 1 FROM pg_index JOIN pg_attribute AS a ON a.attrelid = indrelid AND a.attnum = indkey[0]
-			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND a.attname = 'expires_at')
+			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND a.attname = 'expires_at'),
+		EXISTS (SELECT 1 FROM pg_partitioned_table WHERE partrelid = c.oid AND partstrat = 'r' AND partdefid = 0)
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass($1::text)`, `"`+table+`"`).
-		Scan(&oid, &schema, &relation, &permanent, &user, &allowed, &unique, &sorted)
+		Scan(&oid, &schema, &relation, &permanent, &user, &allowed, &unique, &sorted, &holed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil
 	}
@@ -157,6 +158,9 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 	}
 	if !sorted {
 		wrong = append(wrong, "no index on expires_at, which Sweep needs: CREATE INDEX ON "+name+" (expires_at)")
+	}
+	if holed {
+		wrong = append(wrong, "it has no default partition, and a record that falls into no other one would be refused after its handler has run: CREATE TABLE … PARTITION OF "+name+" DEFAULT")
 	}
 	return name, true, unlike(name, wrong, missing)
 }
