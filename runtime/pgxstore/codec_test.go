@@ -23,7 +23,7 @@ func TestCodecs(t *testing.T) {
 	var schemas atomic.Int32
 	storetest.RunCodecs(t, func(t *testing.T) storetest.CodecFixture[pgx.Tx] {
 		schema := fmt.Sprintf("check_%d", schemas.Add(1))
-		f := newFixture(t, dsn, schema, nil, nil)
+		f := newFixture(t, dsn, schema, nil)
 		return storetest.CodecFixture[pgx.Tx]{
 			Open: func(c idempotency.Codec) storetest.Store[pgx.Tx] {
 				pool := newPool(t, dsn, func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })

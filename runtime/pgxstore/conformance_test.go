@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 		name string
 		dsn  func(t *testing.T) string
 		opts []pgxstore.Option
-		keys func(*pgxstore.Store) storetest.Store[pgx.Tx] // changes keys, if set
+		open func(t *testing.T, dsn, schema string, opts []pgxstore.Option) storetest.Fixture[pgx.Tx] // newFixture if nil
 	}{
 		{name: "Direct", dsn: func(t *testing.T) string { return testenv.Postgres(t) }},
 		{name: "PostgreSQL18", dsn: func(t *testing.T) string { return testenv.Postgres18(t) }},
@@ -37,16 +37,20 @@ func TestConformance(t *testing.T) {
 			// when they expire.
 			name: "PartitionedByTime", dsn: func(t *testing.T) string { return testenv.PgBouncer(t, testenv.Postgres(t)) },
 			opts: []pgxstore.Option{pgxstore.WithPartitions(time.Hour)},
-			keys: func(s *pgxstore.Store) storetest.Store[pgx.Tx] { return dated{s, s} },
+			open: newDatedFixture,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dsn := c.dsn(t)
 			var schemas atomic.Int32
+			open := newFixture
+			if c.open != nil {
+				open = c.open
+			}
 			harness := storetest.Harness[pgx.Tx]{
 				Open: func(t *testing.T) storetest.Fixture[pgx.Tx] {
-					return newFixture(t, dsn, fmt.Sprintf("check_%d", schemas.Add(1)), c.opts, c.keys)
+					return open(t, dsn, fmt.Sprintf("check_%d", schemas.Add(1)), c.opts)
 				},
 				Faults: map[string]func(ctx context.Context, tx pgx.Tx) error{
 					"Commit":            func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
@@ -74,7 +78,7 @@ func TestConformance(t *testing.T) {
 // are in different time zones, one of which changes its clocks.
 //
 // Covers EXP-08.
-func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option, keys func(*pgxstore.Store) storetest.Store[pgx.Tx]) storetest.Fixture[pgx.Tx] {
+func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storetest.Fixture[pgx.Tx] {
 	in := func(zone string) func(*pgxpool.Config) {
 		return func(cfg *pgxpool.Config) {
 			cfg.MaxConns = 4 // fewer than there are requests
@@ -90,15 +94,9 @@ func newFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option, keys f
 	if err := pgxstore.Migrate(t.Context(), pool, opts...); err != nil {
 		t.Fatal(err)
 	}
-	if keys == nil {
-		keys = func(s *pgxstore.Store) storetest.Store[pgx.Tx] { return s }
-	} else {
-		makePartition(t, pool, 1, schema+".records")
-		makePartition(t, pool, 2, schema+".records")
-	}
 	return storetest.Fixture[pgx.Tx]{
-		Store:   keys(newStore(t, pool, opts...)),
-		Replica: keys(newStore(t, newPool(t, dsn, in("America/Los_Angeles")), opts...)),
+		Store:   newStore(t, pool, opts...),
+		Replica: newStore(t, newPool(t, dsn, in("America/Los_Angeles")), opts...),
 		Effect: func(ctx context.Context, tx pgx.Tx, label string) error {
 			_, err := tx.Exec(ctx, "insert into "+schema+".effects (label) values ($1)", pgx.QueryExecModeExec, label)
 			return err

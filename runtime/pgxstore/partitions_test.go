@@ -18,6 +18,7 @@ import (
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/internal/testenv"
 	"github.com/idemgen/idemgen/runtime/pgxstore"
+	"github.com/idemgen/idemgen/runtime/storetest"
 )
 
 // daily makes a table with a partition for each day.
@@ -125,6 +126,22 @@ func wantReplay(t *testing.T, s *pgxstore.Store, key string) {
 type dated struct {
 	idempotency.LeaseStore[pgx.Tx]
 	idempotency.Keeper
+}
+
+// newDatedFixture is newFixture with stores that change keys, and the partitions
+// that these need.
+func newDatedFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) storetest.Fixture[pgx.Tx] {
+	t.Helper()
+	f := newFixture(t, dsn, schema, opts)
+	pool := newPool(t, dsn)
+	for _, days := range []int{1, 2} {
+		makePartition(t, pool, days, schema+".records")
+	}
+	for _, s := range []*storetest.Store[pgx.Tx]{&f.Store, &f.Replica} {
+		own := (*s).(*pgxstore.Store)
+		*s = dated{own, own}
+	}
+	return f
 }
 
 func (d dated) identity(id idempotency.Identity) idempotency.Identity {
