@@ -209,7 +209,7 @@ func advance(ctx context.Context, client *dynamodb.Client, table, prefix string,
 // TestConformance runs the suite on each server, on those without transactions
 // without effects.
 //
-// Covers STO-07, STO-17, STO-20.
+// Covers STO-20.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, s := range servers {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -135,6 +136,49 @@ func TestConflictAtCommit(t *testing.T) {
 	for key, want := range map[string]int{"saw 0": 1, "saw 1": 1} {
 		if n := effects(t, pool, key); n != want {
 			t.Errorf("%d effects %q, want %d", n, key, want)
+		}
+	}
+}
+
+// Twenty serializable writers with keys of their own, each of which reads what the
+// others write: whoever loses too often is told to come again, and each has one
+// effect at last.
+//
+// Covers STO-19.
+func TestSerializableWriters(t *testing.T) {
+	t.Parallel()
+	const writers = 20
+	pool := newPool(t, newDatabase(t))
+	s := newStore(t, pool, pgxstore.WithIsolation(pgx.Serializable))
+	var attempts, refused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range writers {
+		key := fmt.Sprint(i)
+		work := answering(key, func(ctx context.Context, tx pgx.Tx) error {
+			var n int
+			return tx.QueryRow(ctx, "select count(*) from effects").Scan(&n)
+		})
+		wg.Go(func() {
+			for t.Context().Err() == nil {
+				attempts.Add(1)
+				_, err := s.Execute(t.Context(), request(key, "x"), work)
+				if err == nil {
+					return
+				}
+				var refusal *idempotency.Error
+				if !errors.As(err, &refusal) || refusal.Code != idempotency.CodeUnavailable {
+					t.Errorf("%s: %v, want unavailable", key, err)
+					return
+				}
+				refused.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d writers made %d attempts, of which %d lost too many conflicts", writers, attempts.Load(), refused.Load())
+	for i := range writers {
+		if n := effects(t, pool, fmt.Sprint(i)); n != 1 {
+			t.Errorf("%d effects %d", n, i)
 		}
 	}
 }
