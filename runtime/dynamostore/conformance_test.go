@@ -253,7 +253,11 @@ func TestConformance(t *testing.T) {
 				faults["condition"] = queue(increment(business, "other"), absent(business, "absent"))
 				faults["no table"] = queue(increment(business+"-none", "label"))
 			}
-			storetest.Run(t, storetest.Harness[*dynamostore.Tx]{Open: open, Faults: faults, MaxAnswer: dynamostore.MaxAnswer})
+			noEffects := ""
+			if !s.transactions {
+				noEffects = "the emulator has no transactions"
+			}
+			storetest.Run(t, storetest.Harness[*dynamostore.Tx]{Open: open, NoEffects: noEffects, Faults: faults, MaxAnswer: dynamostore.MaxAnswer})
 		})
 	}
 }

@@ -31,7 +31,8 @@
 // [Scope], [ScopeByHeader], [Unscoped]; every [Option], whose functions begin
 // with With; [Observer], [Event], [Outcome], [LogTo]; [Problem], [Code] and
 // [WriteProblem] for refusals of another form; [NoRerun], [Lease] and
-// [LeaseToken] in handlers; [RunSweeper] beside them.
+// [LeaseToken] in handlers; [RunSweeper] beside them; [DurableStore] where no other
+// will do.
 //
 // # What a consumer's author types
 //
@@ -49,7 +50,8 @@
 //
 // # What the authors of stores need
 //
-// [Store], [Work], [Result], [Response]; [Keeper] and [Record]; [Lister],
+// [Store], [Work], [Result], [Response]; [Guarantees] with [Atomicity], [Fencing]
+// and [Survival]; [Keeper] and [Record]; [Lister],
 // [Filter], [Entry], [State], [StateOf], [Stats] and [Counts]; [Leaser] and
 // [LeaseStore]; [EncodeAnswer], [DecodeAnswer] and [StoredAnswer], which use
 // [MarshalHeader] and [UnmarshalHeader]. Authors of codecs need [Codec] and

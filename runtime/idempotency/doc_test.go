@@ -12,7 +12,7 @@ import (
 )
 
 // families are the names that the package comment speaks of by how they begin.
-var families = regexp.MustCompile(`^(Code|Err|Outcome|With)[A-Z]`)
+var families = regexp.MustCompile(`^(Code|Err|Outcome|With|Atomic|FencedBy|Survives)[A-Z]`)
 
 // The package comment says of each name whom it is for, and of no other.
 func TestPackageCommentHasAllNames(t *testing.T) {

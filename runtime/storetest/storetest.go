@@ -29,6 +29,9 @@ import (
 type Store[Tx any] interface {
 	idempotency.Store[Tx]
 	idempotency.Keeper
+	// Guarantees says what the store promises. The fixture must be able to show
+	// it.
+	Guarantees() idempotency.Guarantees
 }
 
 // Harness says how the suite reaches one kind of store.
@@ -45,6 +48,9 @@ type Harness[Tx any] struct {
 	// before its commit, as on another node of a Galera cluster. It is for
 	// [RunLeases]; [Run] needs a replica that sees it.
 	Unseen bool
+	// NoEffects says why this server cannot show effects that the store says are
+	// atomic, as an emulator without transactions. It is empty everywhere else.
+	NoEffects string
 	// Faults are what a handler may wrongly do to its transaction, by name:
 	// commit it, roll it back, send COMMIT as text, let a statement fail and
 	// go on. After each the suite expects an answer that was kept together
@@ -63,12 +69,12 @@ type Harness[Tx any] struct {
 type Fixture[Tx any] struct {
 	Store Store[Tx]
 	// Replica is a second store on the same data that shares nothing else
-	// with the first, as another process would have it. Nil where the data
-	// cannot be shared.
+	// with the first, as another process would have it. Nil where answers do not
+	// survive the process.
 	Replica Store[Tx]
 	// Effect makes one business effect through tx, and Effects counts those
-	// that were committed with this label. Both are nil for a store whose
-	// transaction carries no effects.
+	// that were committed with this label. Both are nil for a store that says
+	// that nothing is atomic with answers.
 	Effect  func(ctx context.Context, tx Tx, label string) error
 	Effects func(ctx context.Context, label string) (int, error)
 	// Advance lets d pass as far as records are concerned: it moves the
@@ -85,6 +91,8 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		name  string
 		check func(*suite[Tx])
 	}{
+		{"Guarantees", guarantees[Tx](h)},
+		{"Fenced", fenced[Tx]},
 		{"FirstThenReplay", firstThenReplay[Tx]},
 		{"ReplayIsByteForByte", replayIsByteForByte[Tx]},
 		{"LargestAnswer", largestAnswer[Tx](h)},
