@@ -11,6 +11,10 @@ import (
 
 // flaws are the guarantees that a store can break, and the checks that find out.
 var flaws = map[string][]string{
+	"promises more than there is":            {"Guarantees"},
+	"says that nothing is atomic":            {"Guarantees"},
+	"says that nothing survives":             {"Guarantees"},
+	"hides from the compiler what survives":  {"Guarantees"},
 	"stores no answers":                      {"FirstThenReplay", "Concurrency", "SweepBesideExecute"},
 	"does not mark replays":                  {"FirstThenReplay", "ExpiryWhileAnswered"},
 	"stores text":                            {"ReplayIsByteForByte"},
@@ -19,8 +23,8 @@ var flaws = map[string][]string{
 	"cuts long answers":                      {"LargestAnswer"},
 	"shares answers":                         {"AnswersAreCopies"},
 	"compares no fingerprints":               {"Mismatch", "InFlight"},
-	"claims twice":                           {"InFlight", "ThunderingHerd", "NestedExecute", "ExpiryWhileRunning"},
-	"keeps claims in its process":            {"InFlight", "ThunderingHerd", "ExpiryWhileRunning"},
+	"claims twice":                           {"InFlight", "ThunderingHerd", "NestedExecute", "ExpiryWhileRunning", "Fenced"},
+	"keeps claims in its process":            {"InFlight", "ThunderingHerd", "ExpiryWhileRunning", "Fenced"},
 	"keeps records in its process":           {"ReplicaSharesRecords", "InFlight", "Mismatch", "Lookup"},
 	"claims keys for all operations":         {"NestedExecute"},
 	"forgets the scope":                      {"IdentityIsExact"},

@@ -93,6 +93,26 @@ func newLedgerStore(l *ledger, flaw string) *ledgerStore {
 	return &ledgerStore{ledger: l, flaw: flaw, claimsHere: map[idempotency.Identity]bool{}}
 }
 
+// Guarantees implements [storetest.Store].
+func (s *ledgerStore) Guarantees() idempotency.Guarantees {
+	g := idempotency.Guarantees{
+		Atomic:   idempotency.AtomicQueued,
+		Fenced:   idempotency.FencedByTransaction,
+		Survives: idempotency.SurvivesProcess,
+	}
+	switch s.flaw {
+	case "promises more than there is":
+		g.Atomic, g.Fenced, g.Survives = "everything", "everything", "everything"
+	case "says that nothing is atomic":
+		g.Atomic = idempotency.AtomicNothing
+	case "says that nothing survives":
+		g.Survives = idempotency.SurvivesNothing
+	case "hides from the compiler what survives":
+		g.Survives = idempotency.SurvivesFailover
+	}
+	return g
+}
+
 func (s *ledgerStore) is(flaw string) bool { return s.flaw == flaw }
 
 // reach returns an error if the ledger cannot be reached.
