@@ -144,6 +144,10 @@ func newDatedFixture(t *testing.T, dsn, schema string, opts []pgxstore.Option) s
 	return f
 }
 
+func (dated) Guarantees() idempotency.Guarantees { return new(pgxstore.Store).Guarantees() }
+
+func (dated) SurvivesFailover() {}
+
 func (d dated) identity(id idempotency.Identity) idempotency.Identity {
 	if len(id.Key) != 36 {
 		day := sha256.Sum256([]byte(id.Key))[0] >> 7
