@@ -107,7 +107,7 @@ standalone: ## Build and vet each module as its users get it: without go.work, a
 bench: bin/tools ## Measure stores against the bare transaction, the core's overhead, and the generator on SPECS
 	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench . -benchtime 20x ./pgxstore
 	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench Servers -benchtime 20x ./sqlstore
-	@go -C runtime test -run '^$$' -bench . -skip Servers ./idempotency ./memstore ./sqlstore
+	@go -C runtime test -run '^$$' -bench . -skip Servers ./idempotency ./answercodec ./memstore ./sqlstore
 	@go -C runtime test -run '^$$' -bench . -benchtime 20x ./redisstore ./dynamostore
 	@$(if $(SPECS),go run ./generator/internal/bench $(SPECS),echo 'the generator is not measured: name documents with SPECS=')
 

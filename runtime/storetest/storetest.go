@@ -12,7 +12,8 @@
 //
 // What a harness leaves out is skipped, and the test says so.
 //
-// [RunLeases] does the same for stores that offer leases.
+// [RunLeases] does the same for stores that offer leases, and [RunCodecs] for
+// stores that take a codec.
 //
 // The suite uses nothing but the standard library.
 package storetest
