@@ -168,7 +168,7 @@ func TestConnectionEndsInAStepOfALease(t *testing.T) {
 // A store that is gone when the answer is to be stored leaves the outcome
 // unknown and the claim in place.
 //
-// Covers CRA-09, STO-17.
+// Covers CRA-09.
 func TestServerGoneBeforeCompletion(t *testing.T) {
 	t.Parallel()
 	dsn := newDatabase(t)
