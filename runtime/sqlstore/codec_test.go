@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,30 @@ func TestCodecs(t *testing.T) {
 			Effects: func(ctx context.Context, label string) (int, error) { return countEffects(ctx, db, label) },
 		}
 	})
+}
+
+// So do stores on each server, by pools that are too small to lose a connection.
+func TestCodecsOnServers(t *testing.T) {
+	t.Parallel()
+	for _, server := range servers() {
+		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := server.pool(t)
+			var tables atomic.Int32
+			storetest.RunCodecs(t, func(t *testing.T) storetest.CodecFixture[*sql.Tx] {
+				number := tables.Add(1)
+				f := server.fixture(t, db, db, number)
+				table := sqlstore.WithTable(fmt.Sprintf("records_%d", number))
+				return storetest.CodecFixture[*sql.Tx]{
+					Open: func(c idempotency.Codec) storetest.Store[*sql.Tx] {
+						return server.store(t, dsn, 2, table, sqlstore.WithCodec(c))
+					},
+					Effect:  f.Effect,
+					Effects: f.Effects,
+				}
+			})
+		})
+	}
 }
 
 // A store with a codec does all that one without does.
