@@ -39,7 +39,7 @@ func New(ctx context.Context, opts ...Option) (*Codec, error) {
 	}
 	c := &Codec{cfg: cfg, deflater: deflater{limit: cfg.limit}}
 	if cfg.keys != nil {
-		c.keys = &dataKeys{keys: cfg.keys, age: cfg.age, unwrapped: make(map[string]*call[*sealer])}
+		c.keys = &dataKeys{keys: cfg.keys, age: cfg.age, logger: cfg.logger, unwrapped: make(map[string]*call[*sealer])}
 		if !cfg.readOnly {
 			err = c.keys.check(ctx)
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -56,8 +57,9 @@ func (c *call[T]) wait(ctx context.Context) (T, error) {
 
 // dataKeys are the data keys of a process.
 type dataKeys struct {
-	keys Keys
-	age  time.Duration
+	keys   Keys
+	age    time.Duration
+	logger *slog.Logger
 
 	mu        sync.Mutex
 	current   *dataKey
@@ -95,7 +97,14 @@ func (d *dataKeys) toWrite(ctx context.Context) (*dataKey, error) {
 	usable := k != nil && now.Sub(k.made) < outage*d.age && k.answers < maxAnswers
 	fresh := usable && now.Sub(k.made) < d.age && k.answers < maxAnswers/2
 	if !fresh && (d.renewal == nil || !now.Before(d.renewal.until)) {
-		d.renewal = do(ctx, d, d.make, func(k *dataKey) { d.current, d.renewal = k, nil })
+		d.renewal = do(ctx, d, func(ctx context.Context) (*dataKey, error) {
+			next, err := d.make(ctx)
+			if err != nil && usable {
+				d.logger.WarnContext(ctx, "no new data key could be made, and answers are encrypted with the last one",
+					slog.Time("made", k.made), slog.Time("until", k.made.Add(outage*d.age)), slog.Any("error", err))
+			}
+			return next, err
+		}, func(k *dataKey) { d.current, d.renewal = k, nil })
 	}
 	renewal := d.renewal
 	if usable {

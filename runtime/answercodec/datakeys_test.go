@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,6 +76,26 @@ type codecTest struct {
 	*testing.T
 	*service
 	codec *Codec
+	log   *lines
+}
+
+// lines are those of a log.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, string(p))
+	return len(p), nil
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.text)
 }
 
 func inBubble(t *testing.T, f func(*codecTest)) {
@@ -83,11 +106,12 @@ func inBubble(t *testing.T, f func(*codecTest)) {
 			t.Fatal(err)
 		}
 		s := &service{Keys: keys, takes: 20 * time.Millisecond}
-		c, err := New(t.Context(), WithEncryption(s))
+		log := new(lines)
+		c, err := New(t.Context(), WithEncryption(s), WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f(&codecTest{t, s, c})
+		f(&codecTest{t, s, c, log})
 		synctest.Wait()
 	})
 }
@@ -195,6 +219,9 @@ func TestOutage(t *testing.T) {
 		}
 		if again, _ := t.calls(); again-wraps > 6 {
 			t.Errorf("%d calls in 5 s", again-wraps)
+		}
+		if log := t.log.all(); len(log) < 50 || len(log) > 70 || !strings.Contains(log[0], "level=WARN") || !strings.Contains(log[0], "error=away") {
+			t.Errorf("%d warnings: %q", len(log), log)
 		}
 		time.Sleep(time.Minute)
 		for range 10 {

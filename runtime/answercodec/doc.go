@@ -36,12 +36,13 @@
 // be used is found when the server starts.
 //
 // A replay needs the data key of its answer. One that was unwrapped is kept in
-// memory for as long as a data key is used, at most 1,000 at a time: a
-// key-encryption key that was disabled is good for 5 minutes more. A call that
-// has failed is not repeated for 1 s.
+// memory for as long as a data key is used, at most 1,000 at a time. So a
+// key-encryption key that was disabled is read with for 5 minutes more, and
+// written with for an hour, with a warning ([WithLogger]) each time that no new
+// data key can be made. A call that has failed is not repeated for 1 s.
 //
 // Nonces are random and have 96 bits. Two of 2^20 answers under one data key
-// share one with a probability of 2^-58, and no key-encryption key of a Keyring
+// share one with a probability of 2^-57, and no key-encryption key of a Keyring
 // comes near the 2^32 data keys that NIST SP 800-38D (section 8.3) allows it.
 //
 // # Rotation

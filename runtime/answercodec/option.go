@@ -3,6 +3,7 @@ package answercodec
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type config struct {
 	limit         int
 	readOnly      bool
 	encryptedOnly bool
+	logger        *slog.Logger
 }
 
 // Option chooses what [New] does, or changes a default.
@@ -21,7 +23,7 @@ type Option func(*config) error
 
 // newConfig applies opts to the defaults.
 func newConfig(opts []Option) (config, error) {
-	cfg := config{age: 5 * time.Minute, limit: 4 << 20}
+	cfg := config{age: 5 * time.Minute, limit: 4 << 20, logger: slog.Default()}
 	for _, o := range opts {
 		if err := o(&cfg); err != nil {
 			return config{}, err
@@ -107,6 +109,19 @@ func WithDataKeyAge(d time.Duration) Option {
 			return fmt.Errorf("answercodec: WithDataKeyAge: %v is less than a second", d)
 		}
 		cfg.age = d
+		return nil
+	}
+}
+
+// WithLogger sets where the codec warns when no new data key can be made, once a
+// second at most, while the last one is used on; nil drops the warning. Defaults
+// to slog.Default().
+func WithLogger(logger *slog.Logger) Option {
+	return func(cfg *config) error {
+		if logger == nil {
+			logger = slog.New(slog.DiscardHandler)
+		}
+		cfg.logger = logger
 		return nil
 	}
 }
