@@ -126,7 +126,7 @@ func TestGoldenFamily(t *testing.T) {
 		{"chi", "serve_test.go", older},
 		{"plain-std-http", "behaviour_test.go", []string{"plain-chi", "plain-gorilla", "plain-echo", "plain-echo5", "plain-gin", "plain-iris", "plain-fiber", "plain-fiber3", "plain-v2.3"}},
 		{"plain-std-http", "serve_test.go", []string{"plain-chi", "plain-gorilla", "plain-v2.3"}},
-		{"lease", "behaviour_test.go", []string{"lease-gin", "plain-lease"}},
+		{"lease", "behaviour_test.go", []string{"lease-echo", "lease-fiber", "lease-gin", "lease-iris"}},
 		{"body-key", "behaviour_test.go", []string{"plain-body-key"}},
 		{"webhooks-echo", "behaviour_test.go", []string{"webhooks-echo5", "webhooks-gin", "webhooks-iris", "webhooks-fiber", "webhooks-fiber3"}},
 	} {

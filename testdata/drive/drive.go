@@ -66,6 +66,27 @@ func Serve(t *testing.T, handler http.Handler) string {
 	return server.URL
 }
 
+// Listen starts a server that is no [http.Handler], stops it with the test, and
+// returns its URL.
+func Listen(t *testing.T, serve func(net.Listener) error, shutdown func() error) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- serve(listener) }()
+	t.Cleanup(func() {
+		if err := shutdown(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + listener.Addr().String()
+}
+
 // Send sends one request to the server at url, with the given lines of the
 // key's header, on a connection of its own.
 func Send(t *testing.T, url string, r Request, header string, keys ...string) Answer {

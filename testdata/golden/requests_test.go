@@ -32,7 +32,10 @@ import (
 	initialisms "github.com/idemgen/idemgen/testdata/golden/initialisms"
 	iris "github.com/idemgen/idemgen/testdata/golden/iris"
 	lease "github.com/idemgen/idemgen/testdata/golden/lease"
+	leaseecho "github.com/idemgen/idemgen/testdata/golden/lease-echo"
+	leasefiber "github.com/idemgen/idemgen/testdata/golden/lease-fiber"
 	leasegin "github.com/idemgen/idemgen/testdata/golden/lease-gin"
+	leaseiris "github.com/idemgen/idemgen/testdata/golden/lease-iris"
 	names "github.com/idemgen/idemgen/testdata/golden/names"
 	v23 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.3"
 	v24 "github.com/idemgen/idemgen/testdata/golden/oapi-codegen-v2.4"
@@ -90,7 +93,10 @@ var interfaces = map[string]reflect.Type{
 	"initialisms":       reflect.TypeFor[initialisms.IdempotentServer[struct{}]](),
 	"iris":              reflect.TypeFor[iris.IdempotentServer[struct{}]](),
 	"lease":             reflect.TypeFor[lease.IdempotentServer[struct{}]](),
+	"lease-echo":        reflect.TypeFor[leaseecho.IdempotentServer[struct{}]](),
+	"lease-fiber":       reflect.TypeFor[leasefiber.IdempotentServer[struct{}]](),
 	"lease-gin":         reflect.TypeFor[leasegin.IdempotentServer[struct{}]](),
+	"lease-iris":        reflect.TypeFor[leaseiris.IdempotentServer[struct{}]](),
 	"names":             reflect.TypeFor[names.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.3": reflect.TypeFor[v23.IdempotentServer[struct{}]](),
 	"oapi-codegen-v2.4": reflect.TypeFor[v24.IdempotentServer[struct{}]](),

@@ -20,8 +20,16 @@ type CreateRefundJSONBody struct {
 	Payment string `json:"payment"`
 }
 
+// RepeatRefundJSONBody defines parameters for RepeatRefund.
+type RepeatRefundJSONBody struct {
+	Payment string `json:"payment"`
+}
+
 // CreateRefundJSONRequestBody defines body for CreateRefund for application/json ContentType.
 type CreateRefundJSONRequestBody CreateRefundJSONBody
+
+// RepeatRefundJSONRequestBody defines body for RepeatRefund for application/json ContentType.
+type RepeatRefundJSONRequestBody RepeatRefundJSONBody
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -126,6 +134,29 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.POST(options.BaseURL+"/payments", wrapper.CreatePayment)
 	router.POST(options.BaseURL+"/refunds", wrapper.CreateRefund)
 	router.DELETE(options.BaseURL+"/refunds/:lease", wrapper.CancelRefund)
+}
+
+// CallbackReceiverInterface represents handlers for receiving inbound
+// callback requests. Each callback becomes a Handle*Callback
+// method that the implementation fills in. The caller mounts the per-
+// callback gin.HandlerFunc returned by {Op}CallbackHandler at
+// whatever URL path they advertise to senders.
+type CallbackReceiverInterface interface {
+
+	// HandleRepeatRefundCallback handles the POST callback for provider.
+	HandleRepeatRefundCallback(c *gin.Context)
+}
+
+// RepeatRefundCallbackHandler returns the gin.HandlerFunc for the provider callback.
+// Mount this at the URL path advertised to callback senders.
+// Parameter-binding errors abort the request with 400 and a JSON body
+// of the form {"error": "..."}. Engine-level middleware can be applied
+// via gin.Engine.Use(); per-handler middleware is not generated here
+// (gin's idiom prefers route-group / engine .Use composition).
+func RepeatRefundCallbackHandler(si CallbackReceiverInterface) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		si.HandleRepeatRefundCallback(c)
+	}
 }
 
 type CreatePaymentRequestObject struct {

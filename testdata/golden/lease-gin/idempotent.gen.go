@@ -4,8 +4,10 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -85,6 +87,45 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key"} }
 // client must be able to read (Access-Control-Expose-Headers), under the names
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
+
+// IdempotentCallbackReceiver is implemented by the handlers. A line beside them
+// lets the compiler name the methods that are missing:
+//
+//	var _ IdempotentCallbackReceiver[pgx.Tx] = service{}
+//
+// Tx is the store's transaction. A handler of a marked operation writes
+// through it alone, and neither commits it nor rolls it back: what it has
+// written is committed together with the answer, or not at all. The answer is
+// kept until then, so it can be neither flushed nor hijacked. An answer that the
+// document releases rolls back, and the key is free again.
+// So does c.Error without an answer, which a middleware answers; by default it
+// is a 500.
+// After a deadlock or a serialization failure a handler runs again in a new
+// transaction, so it leaves its request as it is; see [idempotency.NoRerun].
+//
+// A handler that is given a lease makes its effects elsewhere, and nothing undoes
+// them. If it has lost its lease, its context is cancelled and its answer dropped.
+// After a crash, an error or a lost lease the next request with its key runs it
+// again: give what it calls keys of [idempotency.Derive].
+type IdempotentCallbackReceiver[Tx any] interface {
+	// HandleRepeatRefundCallback handles POST callback provider under a lease,
+	// until there is an answer for its key.
+	HandleRepeatRefundCallback(c *gin.Context, lease *idempotency.Lease, req RepeatRefundIdempotentRequest)
+}
+
+// NewIdempotentCallbackReceiver returns the handlers of srv as a
+// CallbackReceiverInterface, to be passed to the functions whose names end in
+// CallbackHandler. Marked callbacks are received at most once for each key of a
+// scope; store keeps the answers, and scope says who the sender is.
+//
+// A key says nothing of who has sent it: checking the signature belongs before
+// it, as a middleware.
+//
+// Operations under a lease have one answer for each key, and may run more than
+// once, see IdempotentServer. They need a store that offers leases.
+func NewIdempotentCallbackReceiver[Tx any](srv IdempotentCallbackReceiver[Tx], store idempotency.LeaseStore[Tx], scope idempotency.Scope, opts ...idempotency.Option) CallbackReceiverInterface {
+	return idempotentCallbackReceiver[Tx]{srv, idempotency.NewEdge(store, scope, opts...)}
+}
 
 // createPaymentOperation is what the document says of createPayment.
 var createPaymentOperation = idempotency.Operation{
@@ -362,6 +403,92 @@ func (r *CancelRefundIdempotentRequest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// repeatRefundOperation is what the document says of repeatRefund.
+var repeatRefundOperation = idempotency.Operation{
+	ID:        "repeatRefund",
+	Method:    "POST",
+	Path:      "callback provider",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 24 * time.Hour,
+	Bodies: []idempotency.Body{
+		{MediaType: "application/json", Kind: idempotency.BodyJSON},
+	},
+	Lease:   30 * time.Second,
+	Release: []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// RepeatRefundOp stands for repeatRefund (POST callback provider) in types.
+type RepeatRefundOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (RepeatRefundOp) Operation() *idempotency.Operation { return &repeatRefundOperation }
+
+// RepeatRefundIdempotencyKey is an idempotency key of repeatRefund. The sender
+// makes it. Keys of other operations are other types.
+type RepeatRefundIdempotencyKey = idempotency.Key[RepeatRefundOp]
+
+// ParseRepeatRefundIdempotencyKey returns the key that s holds. It returns an
+// error that matches [idempotency.ErrKeyInvalid] for a text that the server
+// would refuse.
+func ParseRepeatRefundIdempotencyKey(s string) (RepeatRefundIdempotencyKey, error) {
+	return idempotency.ParseKey[RepeatRefundOp](s)
+}
+
+// RepeatRefundInput is what repeatRefund is asked to do.
+type RepeatRefundInput struct {
+	Body RepeatRefundJSONRequestBody
+}
+
+// RepeatRefundIdempotentRequest is a request to repeatRefund under its key.
+// Only a constructor fills its input.
+type RepeatRefundIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey RepeatRefundIdempotencyKey
+
+	in idempotency.Sealed[RepeatRefundInput]
+}
+
+// NewRepeatRefundIdempotentRequest returns the request that asks for in under
+// key. What in refers to must not change from then on.
+func NewRepeatRefundIdempotentRequest(key RepeatRefundIdempotencyKey, in RepeatRefundInput) RepeatRefundIdempotentRequest {
+	return RepeatRefundIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r RepeatRefundIdempotentRequest) Input() RepeatRefundInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r RepeatRefundIdempotentRequest) Equal(other RepeatRefundIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r RepeatRefundIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r RepeatRefundIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
+func (r RepeatRefundIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *RepeatRefundIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[RepeatRefundOp, RepeatRefundInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewRepeatRefundIdempotentRequest(key, in)
+	return nil
+}
+
 // idempotentServer sees requests as they came, before their bodies are decoded.
 type idempotentServer[Tx any] struct {
 	ServerInterface
@@ -490,3 +617,105 @@ func (a idempotentAnswer) VisitCancelRefundResponse(w http.ResponseWriter) error
 
 // idempotentAnswer is a stored answer, in place of the one that the handler gave.
 type idempotentAnswer struct{ *idempotency.Answer }
+
+// idempotentCallbackReceiver runs the handlers of marked operations in a transaction.
+type idempotentCallbackReceiver[Tx any] struct {
+	IdempotentCallbackReceiver[Tx]
+	edge *idempotency.Edge[Tx]
+}
+
+// The build fails here when oapi-codegen has run since: run idemgen again.
+var _ CallbackReceiverInterface = idempotentCallbackReceiver[struct{}]{}
+
+func (s idempotentCallbackReceiver[Tx]) HandleRepeatRefundCallback(c *gin.Context) {
+	in := RepeatRefundInput{}
+	idempotentCallbackReceiver[*idempotency.Lease]{edge: s.edge.Leases()}.serve(c, &repeatRefundOperation, func(call *idempotency.Call) error {
+		return idempotency.DecodeJSON(call, &in.Body)
+	}, func(c *gin.Context, lease *idempotency.Lease, call *idempotency.Call) {
+		s.IdempotentCallbackReceiver.HandleRepeatRefundCallback(c, lease, NewRepeatRefundIdempotentRequest(idempotency.KeyOf[RepeatRefundOp](call), in))
+	})
+}
+
+// serve runs handle under the request's key, with a writer in the context that
+// keeps the answer.
+func (s idempotentCallbackReceiver[Tx]) serve(c *gin.Context, op *idempotency.Operation, decode func(*idempotency.Call) error, handle func(*gin.Context, Tx, *idempotency.Call)) {
+	request, writer, errs := c.Request, c.Writer, c.Errors
+	r := request.WithContext(idempotentContext{request.Context(), c})
+	err := s.edge.Handle(writer, r, op, decode, func(w http.ResponseWriter, r *http.Request, tx Tx, call *idempotency.Call) error {
+		kept := &idempotentWriter{ResponseWriter: w, ctx: r.Context(), status: http.StatusOK, size: -1}
+		c.Request, c.Writer, c.Errors = r, kept, errs
+		defer func() { c.Request, c.Writer = request, writer }()
+		handle(c, tx, call)
+		if len(c.Errors) > len(errs) && !kept.Written() {
+			if kept.status < http.StatusBadRequest {
+				kept.status = http.StatusInternalServerError
+			}
+			writer.WriteHeader(kept.status)
+			return c.Errors.Last()
+		}
+		kept.WriteHeaderNow()
+		return nil
+	})
+	if err == nil { // else it stands in c.Errors, for a middleware to answer
+		writer.WriteHeaderNow()
+	}
+}
+
+// idempotentWriter is gin's writer of an answer that is kept.
+type idempotentWriter struct {
+	http.ResponseWriter
+	ctx    context.Context
+	status int
+	size   int // -1 before the status is written
+}
+
+func (w *idempotentWriter) Status() int { return w.status }
+
+func (w *idempotentWriter) Size() int { return w.size }
+
+func (w *idempotentWriter) Written() bool { return w.size >= 0 }
+
+// WriteHeader sets the status, which the body or WriteHeaderNow writes.
+func (w *idempotentWriter) WriteHeader(status int) {
+	if status > 0 && !w.Written() {
+		w.status = status
+	}
+}
+
+func (w *idempotentWriter) WriteHeaderNow() {
+	if !w.Written() {
+		w.size = 0
+		w.ResponseWriter.WriteHeader(w.status)
+	}
+}
+
+func (w *idempotentWriter) Write(p []byte) (int, error) {
+	w.WriteHeaderNow()
+	n, err := w.ResponseWriter.Write(p)
+	w.size += n
+	return n, err
+}
+
+func (w *idempotentWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+// Flush makes the attempt fail, and so does Hijack: nothing is sent before the
+// commit.
+func (w *idempotentWriter) Flush() { _ = w.FlushError() }
+
+func (w *idempotentWriter) FlushError() error {
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *idempotentWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
+
+// CloseNotify returns a channel that receives when the caller has gone.
+func (w *idempotentWriter) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.ctx, func() { gone <- true })
+	return gone
+}
+
+// Pusher returns nil: what is pushed could not be taken back.
+func (w *idempotentWriter) Pusher() http.Pusher { return nil }

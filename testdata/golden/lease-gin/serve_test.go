@@ -1,7 +1,7 @@
 package api
 
 import (
-	"context"
+	"net/http"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -10,34 +10,24 @@ import (
 	"github.com/idemgen/idemgen/testdata/drive"
 )
 
-func serve(t *testing.T, s *service, store idempotency.LeaseStore[struct{}]) string {
+func serve(t *testing.T, handler ServerInterface, callbacks CallbackReceiverInterface) string {
 	t.Helper()
 	engine := gin.New()
-	RegisterHandlers(engine, NewIdempotentHandler(handlers{s}, store, idempotency.Unscoped))
+	RegisterHandlers(engine, handler)
+	engine.POST("/provider", RepeatRefundCallbackHandler(callbacks))
 	return drive.Serve(t, engine)
 }
 
-// handlers give the answers of a service.
-type handlers struct{ *service }
+// receiver writes the answers of refunds.
+type receiver struct{ refunds *drive.Refunds }
 
-var _ IdempotentServer[struct{}] = handlers{}
+var _ IdempotentCallbackReceiver[struct{}] = receiver{}
 
-func (h handlers) CreatePayment(context.Context, struct{}, CreatePaymentIdempotentRequest) (CreatePaymentResponseObject, error) {
-	h.payments.Add(1)
-	return CreatePayment201Response{}, nil
-}
-
-func (h handlers) CreateRefund(ctx context.Context, lease *idempotency.Lease, _ CreateRefundIdempotentRequest) (CreateRefundResponseObject, error) {
-	key, token, err := h.createRefund(ctx, lease)
+func (r receiver) HandleRepeatRefundCallback(c *gin.Context, lease *idempotency.Lease, _ RepeatRefundIdempotentRequest) {
+	key, token, err := r.refunds.Create(c.Request.Context(), lease)
 	if err != nil {
-		return nil, err
+		c.String(http.StatusInternalServerError, err.Error())
+		return
 	}
-	return CreateRefund201JSONResponse{ProviderKey: key, Token: token}, nil
-}
-
-func (h handlers) CancelRefund(ctx context.Context, lease *idempotency.Lease, req CancelRefundIdempotentRequest) (CancelRefundResponseObject, error) {
-	if err := h.cancelRefund(ctx, lease, req.Input(), req.IdempotencyKey); err != nil {
-		return nil, err
-	}
-	return CancelRefund204Response{}, nil
+	c.JSON(http.StatusCreated, gin.H{"provider_key": key, "token": token})
 }

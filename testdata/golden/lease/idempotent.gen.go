@@ -83,6 +83,43 @@ func IdempotencyRequestHeaders() []string { return []string{"Idempotency-Key"} }
 // they have by default.
 func IdempotencyResponseHeaders() []string { return []string{"Idempotent-Replayed", "Retry-After"} }
 
+// IdempotentCallbackReceiver is implemented by the handlers. A line beside them
+// lets the compiler name the methods that are missing:
+//
+//	var _ IdempotentCallbackReceiver[pgx.Tx] = service{}
+//
+// Tx is the store's transaction. A handler of a marked operation writes
+// through it alone, and neither commits it nor rolls it back: what it has
+// written is committed together with the answer, or not at all. The answer is
+// kept until then, so it can be neither flushed nor hijacked. An answer that the
+// document releases rolls back, and the key is free again.
+// After a deadlock or a serialization failure a handler runs again in a new
+// transaction, so it leaves its request as it is; see [idempotency.NoRerun].
+//
+// A handler that is given a lease makes its effects elsewhere, and nothing undoes
+// them. If it has lost its lease, its context is cancelled and its answer dropped.
+// After a crash, an error or a lost lease the next request with its key runs it
+// again: give what it calls keys of [idempotency.Derive].
+type IdempotentCallbackReceiver[Tx any] interface {
+	// HandleRepeatRefundCallback handles POST callback provider under a lease,
+	// until there is an answer for its key.
+	HandleRepeatRefundCallback(w http.ResponseWriter, r *http.Request, lease *idempotency.Lease, req RepeatRefundIdempotentRequest)
+}
+
+// NewIdempotentCallbackReceiver returns the handlers of srv as a
+// CallbackReceiverInterface, to be passed to the functions whose names end in
+// CallbackHandler. Marked callbacks are received at most once for each key of a
+// scope; store keeps the answers, and scope says who the sender is.
+//
+// A key says nothing of who has sent it: checking the signature belongs before
+// it, as a middleware.
+//
+// Operations under a lease have one answer for each key, and may run more than
+// once, see IdempotentServer. They need a store that offers leases.
+func NewIdempotentCallbackReceiver[Tx any](srv IdempotentCallbackReceiver[Tx], store idempotency.LeaseStore[Tx], scope idempotency.Scope, opts ...idempotency.Option) CallbackReceiverInterface {
+	return idempotentCallbackReceiver[Tx]{srv, idempotency.NewEdge(store, scope, opts...)}
+}
+
 // IdempotentClient is implemented by the client that NewIdempotentClient
 // returns, and by whatever stands in for it in tests. A marked operation is
 // called with a request that holds its key; a call that fails returns an
@@ -395,6 +432,92 @@ func (r *CancelRefundIdempotentRequest) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// repeatRefundOperation is what the document says of repeatRefund.
+var repeatRefundOperation = idempotency.Operation{
+	ID:        "repeatRefund",
+	Method:    "POST",
+	Path:      "callback provider",
+	Key:       idempotency.KeyRule{Header: "Idempotency-Key", Format: idempotency.KeyOpaque, MaxLength: 255},
+	Retention: 24 * time.Hour,
+	Bodies: []idempotency.Body{
+		{MediaType: "application/json", Kind: idempotency.BodyJSON},
+	},
+	Lease:   30 * time.Second,
+	Release: []int{401, 403, 408, 425, 429, idempotency.StatusClass(5)},
+}
+
+// RepeatRefundOp stands for repeatRefund (POST callback provider) in types.
+type RepeatRefundOp struct{}
+
+// Operation returns what the document says of the operation. It must not be
+// changed.
+func (RepeatRefundOp) Operation() *idempotency.Operation { return &repeatRefundOperation }
+
+// RepeatRefundIdempotencyKey is an idempotency key of repeatRefund. The sender
+// makes it. Keys of other operations are other types.
+type RepeatRefundIdempotencyKey = idempotency.Key[RepeatRefundOp]
+
+// ParseRepeatRefundIdempotencyKey returns the key that s holds. It returns an
+// error that matches [idempotency.ErrKeyInvalid] for a text that the server
+// would refuse.
+func ParseRepeatRefundIdempotencyKey(s string) (RepeatRefundIdempotencyKey, error) {
+	return idempotency.ParseKey[RepeatRefundOp](s)
+}
+
+// RepeatRefundInput is what repeatRefund is asked to do.
+type RepeatRefundInput struct {
+	Body RepeatRefundJSONRequestBody
+}
+
+// RepeatRefundIdempotentRequest is a request to repeatRefund under its key.
+// Only a constructor fills its input.
+type RepeatRefundIdempotentRequest struct {
+	// IdempotencyKey names what is to happen once.
+	IdempotencyKey RepeatRefundIdempotencyKey
+
+	in idempotency.Sealed[RepeatRefundInput]
+}
+
+// NewRepeatRefundIdempotentRequest returns the request that asks for in under
+// key. What in refers to must not change from then on.
+func NewRepeatRefundIdempotentRequest(key RepeatRefundIdempotencyKey, in RepeatRefundInput) RepeatRefundIdempotentRequest {
+	return RepeatRefundIdempotentRequest{IdempotencyKey: key, in: idempotency.Seal(key, in)}
+}
+
+// Input returns what the request asks for.
+func (r RepeatRefundIdempotentRequest) Input() RepeatRefundInput { return r.in.Value() }
+
+// Equal reports whether both requests ask for the same under the same key.
+func (r RepeatRefundIdempotentRequest) Equal(other RepeatRefundIdempotentRequest) bool {
+	return r.IdempotencyKey == other.IdempotencyKey && r.in.Equal(other.in)
+}
+
+// LogValue names the operation and the key. It leaves the input out.
+func (r RepeatRefundIdempotentRequest) LogValue() slog.Value {
+	return idempotency.LogRequest(r.IdempotencyKey)
+}
+
+// String is the text of LogValue.
+func (r RepeatRefundIdempotentRequest) String() string { return r.LogValue().String() }
+
+// MarshalJSON encodes the operation, the key and the input, so that a stored
+// request can be sent again after a crash. A log of a struct that holds the
+// request holds all of it too.
+func (r RepeatRefundIdempotentRequest) MarshalJSON() ([]byte, error) {
+	return idempotency.MarshalRequest(r.IdempotencyKey, r.in)
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded. It refuses a request of
+// another operation and one without a key.
+func (r *RepeatRefundIdempotentRequest) UnmarshalJSON(b []byte) error {
+	key, in, err := idempotency.UnmarshalRequest[RepeatRefundOp, RepeatRefundInput](b)
+	if err != nil {
+		return err
+	}
+	*r = NewRepeatRefundIdempotentRequest(key, in)
+	return nil
+}
+
 // idempotentServer sees requests as they came, before their bodies are decoded.
 type idempotentServer[Tx any] struct {
 	ServerInterface
@@ -491,6 +614,32 @@ func (a idempotentAnswer) VisitCancelRefundResponse(w http.ResponseWriter) error
 
 // idempotentAnswer is a stored answer, in place of the one that the handler gave.
 type idempotentAnswer struct{ *idempotency.Answer }
+
+// idempotentCallbackReceiver runs the handlers of marked operations in a transaction.
+type idempotentCallbackReceiver[Tx any] struct {
+	IdempotentCallbackReceiver[Tx]
+	edge *idempotency.Edge[Tx]
+}
+
+// The build fails here when oapi-codegen has run since: run idemgen again.
+var _ CallbackReceiverInterface = idempotentCallbackReceiver[struct{}]{}
+
+func (s idempotentCallbackReceiver[Tx]) HandleRepeatRefundCallback(w http.ResponseWriter, r *http.Request) {
+	in := RepeatRefundInput{}
+	idempotentCallbackReceiver[*idempotency.Lease]{edge: s.edge.Leases()}.serve(w, r, &repeatRefundOperation, func(call *idempotency.Call) error {
+		return idempotency.DecodeJSON(call, &in.Body)
+	}, func(w http.ResponseWriter, r *http.Request, lease *idempotency.Lease, call *idempotency.Call) {
+		s.IdempotentCallbackReceiver.HandleRepeatRefundCallback(w, r, lease, NewRepeatRefundIdempotentRequest(idempotency.KeyOf[RepeatRefundOp](call), in))
+	})
+}
+
+// serve runs handle under the request's key.
+func (s idempotentCallbackReceiver[Tx]) serve(w http.ResponseWriter, r *http.Request, op *idempotency.Operation, decode func(*idempotency.Call) error, handle func(http.ResponseWriter, *http.Request, Tx, *idempotency.Call)) {
+	_ = s.edge.Handle(w, r, op, decode, func(w http.ResponseWriter, r *http.Request, tx Tx, call *idempotency.Call) error {
+		handle(w, r, tx, call)
+		return nil // and so does Handle
+	})
+}
 
 // idempotentClient sends requests to marked operations in a retry loop, and
 // leaves all others to oapi-codegen's client.

@@ -1,39 +1,32 @@
 package api
 
 import (
-	"context"
+	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/testdata/drive"
 )
 
-func serve(t *testing.T, s *service, store idempotency.LeaseStore[struct{}]) string {
+func serve(t *testing.T, handler ServerInterface, callbacks CallbackReceiverInterface) string {
 	t.Helper()
-	return drive.Serve(t, Handler(NewIdempotentHandler(handlers{s}, store, idempotency.Unscoped)))
+	mux := http.NewServeMux()
+	mux.Handle("POST /provider", RepeatRefundCallbackHandler(callbacks, nil))
+	return drive.Serve(t, HandlerFromMux(handler, mux))
 }
 
-// handlers give the answers of a service.
-type handlers struct{ *service }
+// receiver writes the answers of refunds.
+type receiver struct{ refunds *drive.Refunds }
 
-var _ IdempotentServer[struct{}] = handlers{}
+var _ IdempotentCallbackReceiver[struct{}] = receiver{}
 
-func (h handlers) CreatePayment(context.Context, struct{}, CreatePaymentIdempotentRequest) (CreatePaymentResponseObject, error) {
-	h.payments.Add(1)
-	return CreatePayment201Response{}, nil
-}
-
-func (h handlers) CreateRefund(ctx context.Context, lease *idempotency.Lease, _ CreateRefundIdempotentRequest) (CreateRefundResponseObject, error) {
-	key, token, err := h.createRefund(ctx, lease)
+func (r receiver) HandleRepeatRefundCallback(w http.ResponseWriter, request *http.Request, lease *idempotency.Lease, _ RepeatRefundIdempotentRequest) {
+	key, token, err := r.refunds.Create(request.Context(), lease)
 	if err != nil {
-		return nil, err
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
-	return CreateRefund201JSONResponse{ProviderKey: key, Token: token}, nil
-}
-
-func (h handlers) CancelRefund(ctx context.Context, lease *idempotency.Lease, req CancelRefundIdempotentRequest) (CancelRefundResponseObject, error) {
-	if err := h.cancelRefund(ctx, lease, req.Input(), req.IdempotencyKey); err != nil {
-		return nil, err
-	}
-	return CancelRefund204Response{}, nil
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, `{"provider_key": %q, "token": %q}`, key, token)
 }
