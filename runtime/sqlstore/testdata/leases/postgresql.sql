@@ -1,0 +1,1 @@
+ALTER TABLE idempotency_records ADD COLUMN lease_token uuid, ADD COLUMN lease_until timestamptz;

@@ -1,0 +1,2 @@
+ALTER TABLE idempotency_records ADD COLUMN lease_token BLOB;
+ALTER TABLE idempotency_records ADD COLUMN lease_until INTEGER;
