@@ -22,7 +22,7 @@ const (
 	OutcomeReleased       Outcome = "released"        // rolled back, or failed before the claim; the key is free
 	OutcomeUnprotected    Outcome = "unprotected"     // ran without a key, as the spec allows
 	OutcomeUnavailable    Outcome = "unavailable"     // the store could not be reached, or the handler lost too many conflicts
-	OutcomeOutcomeUnknown Outcome = "outcome_unknown" // lost in COMMIT, or without its lease
+	OutcomeOutcomeUnknown Outcome = "outcome_unknown" // lost in COMMIT or without its lease, or stored and not readable here
 )
 
 // outcomeOf returns the outcome of a refusal.
