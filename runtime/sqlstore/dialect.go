@@ -116,6 +116,32 @@ func once(ctx context.Context, db *sql.DB, query string, args ...any) (int64, er
 	return affected(conn.ExecContext(ctx, query, args...))
 }
 
+// patiently executes a statement, a transaction of its own, on one connection. It
+// waits for the answer no longer than ctx allows, but does not cancel what has
+// no answer yet: see [attempt].
+func patiently(ctx context.Context, db *sql.DB, query string, args ...any) (int64, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	type outcome struct {
+		n   int64
+		err error
+	}
+	answer := make(chan outcome, 1)
+	go func() {
+		defer conn.Close()
+		n, err := affected(conn.ExecContext(context.WithoutCancel(ctx), query, args...))
+		answer <- outcome{n, err}
+	}()
+	select {
+	case got := <-answer:
+		return got.n, got.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
 // affected is how many rows a statement has changed.
 func affected(result sql.Result, err error) (int64, error) {
 	if err != nil {

@@ -37,19 +37,19 @@ func (e *postgresqlEngine) seize(ctx context.Context, k key, req idempotency.Req
 	if over != nil {
 		statement, args = e.leases.takeOver, append(args, over.created)
 	}
-	return affected(e.db.ExecContext(ctx, statement, args...))
+	return patiently(ctx, e.db, statement, args...)
 }
 
 func (e *postgresqlEngine) extend(ctx context.Context, id [16]byte, token idempotency.LeaseToken, d, retention time.Duration) (int64, error) {
 	lease := milliseconds(d)
-	return affected(e.db.ExecContext(ctx, e.leases.extend, uuid(id), uuid(token), lease, lease+milliseconds(retention)))
+	return patiently(ctx, e.db, e.leases.extend, uuid(id), uuid(token), lease, lease+milliseconds(retention))
 }
 
 func (e *postgresqlEngine) settle(ctx context.Context, id [16]byte, token idempotency.LeaseToken, retention time.Duration, kept answer) (int64, error) {
-	return affected(e.db.ExecContext(ctx, e.leases.complete, uuid(id), uuid(token),
-		milliseconds(retention), kept.status, kept.header, nonNil(kept.body)))
+	return patiently(ctx, e.db, e.leases.complete, uuid(id), uuid(token),
+		milliseconds(retention), kept.status, kept.header, nonNil(kept.body))
 }
 
 func (e *postgresqlEngine) free(ctx context.Context, id [16]byte, token idempotency.LeaseToken) (int64, error) {
-	return once(ctx, e.db, e.leases.free, uuid(id), uuid(token))
+	return patiently(ctx, e.db, e.leases.free, uuid(id), uuid(token))
 }

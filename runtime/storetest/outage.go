@@ -81,7 +81,7 @@ func RunOutage[Tx any](t *testing.T, o Outage[Tx]) Figures {
 	}
 	c.Requests, c.Clients, c.Copies = orElse(o.Requests, 200), orElse(o.Clients, 8), orElse(o.Copies, 3)
 	var cancel context.CancelFunc
-	c.ctx, cancel = context.WithTimeout(t.Context(), patience+time.Duration(c.Requests)*10*time.Millisecond)
+	c.ctx, cancel = context.WithTimeout(t.Context(), patience+time.Duration(c.Requests)*100*time.Millisecond)
 	defer cancel()
 
 	var wg sync.WaitGroup
