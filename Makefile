@@ -24,6 +24,10 @@ SPECS      ?= $(wildcard $(IDEM_SPECS)/adyen-*.json $(IDEM_SPECS)/formance-*.yam
 # go test now and then reports a run that time ends as failed.
 FUZZTIME ?= 5000x
 
+# Where every server is required, the versions that are promised are the ones
+# that tests use.
+TESTED_ON = $(if $(filter all,$(IDEM_REQUIRE)),-tested-on 'docs/reliability.md#Tested on')
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -45,7 +49,7 @@ unit: bin/tools ## Run every module's tests on one PostgreSQL, and list what was
 		for module in $(RACY); do \
 			go -C $$module test -json $(RACE) -timeout 20m ./... || status=1; \
 		done; \
-		exit $$status' | bin/testreport
+		exit $$status' | bin/testreport $(TESTED_ON)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target on FUZZTIME inputs (5000x; or for a time, 10m)
@@ -110,6 +114,11 @@ bench: bin/tools ## Measure stores against the bare transaction, the core's over
 	@go -C runtime test -run '^$$' -bench . -skip Servers ./idempotency ./answercodec ./memstore ./sqlstore
 	@go -C runtime test -run '^$$' -bench . -benchtime 20x ./redisstore ./dynamostore
 	@$(if $(SPECS),go run ./generator/internal/bench $(SPECS),echo 'the generator is not measured: name documents with SPECS=')
+
+.PHONY: failover
+failover: ## Kill PostgreSQL's primary and a Galera node under REQUESTS requests (5000), three times each, and print what clients saw
+	@IDEM_TEST_REQUESTS=$(or $(REQUESTS),5000) go -C runtime test -count 3 -p 1 -parallel 1 -timeout 2h -v \
+		-run 'TestPrimaryIsKilledUnderLoad|TestGaleraNodeIsKilledUnderLoad' ./pgxstore ./sqlstore | grep -v '^\[mysql\]\|^==='
 
 .PHONY: clean
 clean: ## Remove built tools

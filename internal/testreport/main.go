@@ -7,6 +7,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,16 @@ import (
 	"strings"
 )
 
-func main() { os.Exit(run(os.Stdin, os.Stdout)) }
+func main() {
+	testedOn := flag.String("tested-on", "", "compare the servers that tests used with the versions in this `file#section`")
+	flag.Parse()
+	promised, err := promises(*testedOn)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(1)
+	}
+	os.Exit(run(os.Stdin, os.Stdout, promised))
+}
 
 // event is one line of go test -json, as `go doc test2json` describes it.
 type event struct {
@@ -31,12 +41,14 @@ type report struct {
 	out                     io.Writer
 	output                  map[test]*strings.Builder
 	skips                   []string
+	used                    map[server]bool
 	passed, failed, skipped int
 	broken                  bool
 }
 
-func run(in io.Reader, out io.Writer) int {
-	r := report{out: out, output: map[test]*strings.Builder{}}
+// run reports on in. Text that is not empty must name the servers' versions.
+func run(in io.Reader, out io.Writer, promised string) int {
+	r := report{out: out, output: map[test]*strings.Builder{}, used: map[server]bool{}}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
@@ -45,6 +57,7 @@ func run(in io.Reader, out io.Writer) int {
 			break
 		}
 	}
+	r.servers(promised)
 	return r.close()
 }
 
@@ -62,6 +75,10 @@ func (r *report) line(line string) {
 	t := test{e.Package, e.Test}
 	switch e.Action {
 	case "output":
+		if s, ok := serverOf(e.Output); ok {
+			r.used[s] = true
+			return
+		}
 		r.write(t, e.Output)
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)

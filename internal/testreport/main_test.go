@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -65,12 +67,62 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			if code := run(strings.NewReader(tt.in), &out); code != tt.code {
+			if code := run(strings.NewReader(tt.in), &out, ""); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			if out.String() != tt.want {
 				t.Errorf("printed\n%s\nwant\n%s", out.String(), tt.want)
 			}
 		})
+	}
+}
+
+// What tests used is printed, and held against the versions that a text names.
+func TestServers(t *testing.T) {
+	t.Parallel()
+	const in = `{"Action":"output","Package":"p","Test":"A","Output":"testenv: tests use Redis 7.0.15\n"}
+{"Action":"output","Package":"p","Output":"testenv: tests use PostgreSQL 18.4\n"}
+{"Action":"output","Package":"q","Output":"testenv: tests use PostgreSQL 15.20\n"}
+{"Action":"output","Package":"q","Output":"testenv: tests use PostgreSQL 15.20\n"}
+{"Action":"pass","Package":"p","Test":"A"}
+{"Action":"pass","Package":"p"}
+`
+	const used = "used PostgreSQL 15.20\nused PostgreSQL 18.4\nused Redis 7.0.15\n"
+	for text, complaint := range map[string]string{
+		"":                                     "",
+		"PostgreSQL 15 and 18; Redis 7.0, all": "",
+		"Redis 7 alone, PostgreSQL 15.20, 18":  "",
+		"PostgreSQL 15 and 18":                 "tests used Redis 7.0.15, which is not promised\n",
+		"PostgreSQL 15, Redis 7.0":             "tests used PostgreSQL 18.4, which is not promised\n",
+		"PostgreSQL 15, 17 and 18, Redis 7.0":  "PostgreSQL 17 is promised, but no test used it\n",
+		"PostgreSQL 1 and 18, Redis 7.0":       "tests used PostgreSQL 15.20, which is not promised\nPostgreSQL 1 is promised, but no test used it\n",
+	} {
+		var out strings.Builder
+		code := run(strings.NewReader(in), &out, text)
+		if want := used + complaint + "1 passed, 0 failed, 0 skipped\n"; out.String() != want {
+			t.Errorf("%q: printed\n%s\nwant\n%s", text, out.String(), want)
+		}
+		if (code == 0) != (complaint == "") {
+			t.Errorf("%q: exit code %d", text, code)
+		}
+	}
+}
+
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(file, []byte("# A\nRedis 6\n\n## Tested on\nRedis 7\n\n## Others\nRedis 8\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := promises(file + "#Tested on"); text != "Redis 7\n" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, place := range []string{file + "#Nowhere", file + "x#Tested on"} {
+		if text, err := promises(place); err == nil {
+			t.Errorf("%s: %q, and no error", place, text)
+		}
+	}
+	if text, err := promises(""); text != "" || err != nil {
+		t.Errorf("%q, %v", text, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"github.com/idemgen/idemgen/runtime/internal/testenv"
 	"github.com/idemgen/idemgen/runtime/sqlstore"
 	"github.com/idemgen/idemgen/runtime/storetest"
 )
@@ -77,6 +78,11 @@ func (e busy) Code() int     { return e.code }
 // Covers STO-20.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	var version string
+	if err := openDB(t, ":memory:", "", 1).QueryRow("SELECT sqlite_version()").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Say("SQLite", version)
 	for _, c := range []struct {
 		name, query string
 		conns       int

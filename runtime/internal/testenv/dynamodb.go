@@ -86,6 +86,7 @@ func startDynalite() (string, error) {
 		os.RemoveAll(dir)
 		return "", err
 	}
+	Say("dynalite", strings.TrimPrefix(dynalitePackage, "dynalite@"))
 	p, err := supervise(dir, "KILL", []string{node, "-e", dynaliteScript, filepath.Join(installed, "node_modules", "dynalite"), port})
 	if err != nil {
 		os.RemoveAll(dir)
@@ -121,6 +122,10 @@ func startKumo() (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		return "", fmt.Errorf("%w: build kumo: %w\n%s", errUnavailable, err, out)
+	}
+	if err := said("kumo", func() (string, error) { return kumoVersion(program) }); err != nil {
+		os.RemoveAll(dir)
+		return "", err
 	}
 	p, err := supervise(dir, "KILL", []string{program})
 	if err != nil {

@@ -23,17 +23,18 @@ import (
 // databases.
 const EnvMariaDB = "IDEM_TEST_MARIADB"
 
-// processMariaDB is the one MariaDB of this test process, as processServer is
+// processMariaDB is the one MariaDB of this test process, as processPostgres is
 // the one PostgreSQL.
 var processMariaDB = sync.OnceValues(func() (string, error) {
-	if dsn := os.Getenv(EnvMariaDB); dsn != "" {
-		return dsn, nil
+	dsn := os.Getenv(EnvMariaDB)
+	if dsn == "" {
+		server, err := startMariaDB()
+		if err != nil {
+			return "", err
+		}
+		dsn = server.dsn
 	}
-	server, err := startMariaDB()
-	if err != nil {
-		return "", err
-	}
-	return server.dsn, nil
+	return dsn, said("MariaDB", func() (string, error) { return mysqlVariable(dsn, "version") })
 })
 
 // MariaDB returns the data source name of a new, empty database that is dropped

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,7 @@ func PgBouncer(tb testing.TB, dsn string) string {
 	if err != nil {
 		missing(tb, "PgBouncer", "install pgbouncer", err)
 	}
+	sayPgBouncer(program)
 	through, process, err := startPgBouncer(program, dsn)
 	if err != nil {
 		tb.Fatalf("testenv: start PgBouncer: %v", err)
@@ -30,6 +32,20 @@ func PgBouncer(tb testing.TB, dsn string) string {
 	tb.Cleanup(process.stop)
 	return through
 }
+
+// sayPgBouncer says the version once.
+func sayPgBouncer(program string) {
+	pgbouncerSaid.Do(func() {
+		out, err := exec.CommandContext(context.Background(), program, "--version").Output()
+		version, _, _ := strings.Cut(strings.TrimPrefix(string(out), "PgBouncer "), "\n")
+		if err != nil {
+			version = "that does not tell its version"
+		}
+		Say("PgBouncer", version)
+	})
+}
+
+var pgbouncerSaid sync.Once
 
 func startPgBouncer(program, dsn string) (string, *process, error) {
 	server, err := pgx.ParseConfig(dsn)

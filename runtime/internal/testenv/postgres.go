@@ -59,17 +59,18 @@ var (
 // packages, else with Docker. The error says what was tried.
 func StartPostgres(durability Durability) (*Server, error) { return usualPostgres.start(durability) }
 
-// named returns the connection string of the server that an environment
+// shared returns the connection string of the server that an environment
 // variable names, else of one that it starts.
-func (r release) named(variable string) (string, error) {
-	if dsn := os.Getenv(variable); dsn != "" {
-		return dsn, nil
+func (r release) shared(variable string) (string, error) {
+	dsn := os.Getenv(variable)
+	if dsn == "" {
+		server, err := r.start(Fast)
+		if err != nil {
+			return "", err
+		}
+		dsn = server.DSN
 	}
-	server, err := r.start(Fast)
-	if err != nil {
-		return "", err
-	}
-	return server.DSN, nil
+	return dsn, said("PostgreSQL", func() (string, error) { return postgresVersion(dsn) })
 }
 
 func (r release) start(durability Durability) (*Server, error) {

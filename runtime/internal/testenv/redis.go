@@ -32,20 +32,26 @@ const redisImage = "redis:7-alpine"
 var forgetful = []string{"--save", "", "--appendonly", "no"}
 
 var processRedis = sync.OnceValues(func() (string, error) {
-	if addr := os.Getenv(EnvRedis); addr != "" {
-		return addr, nil
+	addr := os.Getenv(EnvRedis)
+	if addr == "" {
+		var err error
+		if addr, _, err = startRedis(); err != nil {
+			return "", err
+		}
 	}
-	addr, _, err := startRedis()
-	return addr, err
+	return addr, said("Redis", func() (string, error) { return redisVersion(addr) })
 })
 
 var processRedisCluster = sync.OnceValues(func() ([]string, error) {
-	if addrs := os.Getenv(EnvRedisCluster); addrs != "" {
-		return strings.Split(addrs, ","), nil
+	addrs := strings.Split(os.Getenv(EnvRedisCluster), ",")
+	if addrs[0] == "" {
+		// Long enough for a busy machine: a failover would take data of tests along.
+		var err error
+		if addrs, _, err = startRedisCluster(30 * time.Second); err != nil {
+			return nil, err
+		}
 	}
-	// Long enough for a busy machine: a failover would take data of tests along.
-	addrs, _, err := startRedisCluster(30 * time.Second)
-	return addrs, err
+	return addrs, said("Redis", func() (string, error) { return redisVersion(addrs[0]) })
 })
 
 // Redis returns the address of a Redis server that all tests of a process

@@ -45,8 +45,8 @@ var errUnavailable = errors.New("not available here")
 // The servers that all tests of this process share. Each starts with the first
 // test that needs it and ends with the process.
 var (
-	processPostgres   = sync.OnceValues(func() (string, error) { return usualPostgres.named(EnvPostgres) })
-	processPostgres18 = sync.OnceValues(func() (string, error) { return newestPostgres.named(EnvPostgres18) })
+	processPostgres   = sync.OnceValues(func() (string, error) { return usualPostgres.shared(EnvPostgres) })
+	processPostgres18 = sync.OnceValues(func() (string, error) { return newestPostgres.shared(EnvPostgres18) })
 )
 
 // Postgres returns the connection string of a new, empty database that is
