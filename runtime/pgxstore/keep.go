@@ -3,6 +3,8 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,7 +70,7 @@ func (s *Store) free(ctx context.Context, id idempotency.Identity, remove *state
 	defer a.rollback()
 	switch r := a.record; {
 	case !a.held && !a.live():
-		return idempotency.ErrInFlight
+		return a.locked()
 	case r == nil, r.placeholder(), r.Identity != id:
 		return idempotency.ErrNotFound
 	}
@@ -88,6 +90,21 @@ func (s *Store) free(ctx context.Context, id idempotency.Identity, remove *state
 		return idempotency.ErrNotFound // another release was first
 	}
 	return nil
+}
+
+// locked says that a transaction holds the claim, and how an operator ends it.
+func (a *attempt) locked() error {
+	find := "pg_stat_activity shows it, if it waits for its client, as idle in transaction"
+	if !a.insertFirst {
+		number := uint64(a.lock ^ a.space)
+		find = fmt.Sprintf("this does it, and rolls back what it has written: SELECT pg_terminate_backend(pid) FROM pg_locks"+
+			" WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"+
+			" AND classid = %d AND objid = %d AND objsubid = 1", number>>32, number&math.MaxUint32)
+	}
+	return &idempotency.Error{
+		Code: idempotency.CodeInFlight,
+		Err:  errors.New("a transaction holds the claim, and only its end gives it back; " + find),
+	}
 }
 
 // Sweep implements [idempotency.Keeper]. Each batch is one transaction that

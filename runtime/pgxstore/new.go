@@ -49,7 +49,8 @@ func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if !found {
-		return fmt.Errorf("the table %s does not exist, or not on the search_path: apply pgxstore.Migrate, or what pgxstore.Schema returns, before the server starts", s.cfg.table.quoted())
+		return fmt.Errorf(`the table %s does not exist, or not on the search_path: create it with pgxstore.Migrate, or by %s | psql "$DATABASE_URL"`,
+			s.cfg.table.quoted(), s.cfg.schemaCommand())
 	}
 	if err := s.cfg.checkPartitioned(table); err != nil {
 		return err

@@ -127,6 +127,19 @@ func (cfg *config) checkPartitioned(t table) error {
 	return nil
 }
 
+// schemaCommand is the command that prints what [Schema] returns.
+func (cfg *config) schemaCommand() string {
+	name := cfg.table.name
+	if cfg.table.schema != "" {
+		name = cfg.table.schema + "." + name
+	}
+	command := "idemctl schema -store postgres -table " + name
+	if cfg.partitions {
+		command += " -partitioned"
+	}
+	return command
+}
+
 // errEarlier says of a column that tables of earlier versions lack it.
 var errEarlier = errors.New("apply pgxstore.Migrate, which adds it")
 
@@ -258,7 +271,7 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	for _, want := range columns {
 		switch got, ok := found[want.name]; {
 		case !ok && want.nullable:
-			wrong = append(wrong, fmt.Errorf("column %s is missing: %w", want.name, errEarlier))
+			wrong = append(wrong, fmt.Errorf("column %s is missing: %w, or ALTER TABLE %s ADD COLUMN %[1]s %[4]s", want.name, errEarlier, t.quoted(), want.kind))
 		case !ok:
 			wrong = append(wrong, fmt.Errorf("column %s is missing", want.name))
 		case got.kind != want.kind:
@@ -291,7 +304,7 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 		wrong = append(wrong, errors.New("no index on (expires_at), which sweeping needs"))
 	}
 	if wrong != nil {
-		return fmt.Errorf("the table %s is not as this version needs it; compare it with pgxstore.Schema: %w", t.quoted(), errors.Join(wrong...))
+		return fmt.Errorf("the table %s is not as this version needs it, see %s: %w", t.quoted(), (&config{table: t}).schemaCommand(), errors.Join(wrong...))
 	}
 	return nil
 }

@@ -20,8 +20,15 @@ var errEnded = errors.New("sqlstore: work ended its transaction (COMMIT, ROLLBAC
 // errReader is the answer to [WithReader] where a reader could miss a record.
 var errReader = errors.New("sqlstore: WithReader is for SQLite: a pool on a replica could miss a record that was just committed; leave it out")
 
-func missingTable(table string) error {
-	return fmt.Errorf("table %s does not exist in this database: create it with sqlstore.Migrate, or with the statements of sqlstore.Schema in your own migrations", table)
+// missingTable says how to create a table. Kind is the database as idemctl calls
+// it, and client what takes statements there.
+func missingTable(table, kind, client string) error {
+	return fmt.Errorf("table %s does not exist in this database: create it with sqlstore.Migrate, or by %s | %s", table, schemaCommand(kind, table), client)
+}
+
+// schemaCommand is the command that prints what [Schema] returns.
+func schemaCommand(kind, table string) string {
+	return "idemctl schema -store " + kind + " -table " + table
 }
 
 func transactionEnded(err error) error {

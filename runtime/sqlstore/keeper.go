@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -93,7 +94,7 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 // transaction has its claim.
 func (s *Store) released(ctx context.Context, k key, id idempotency.Identity) (r *record, err error) {
 	if s.claims.has(k.id) {
-		return nil, idempotency.ErrInFlight
+		return nil, s.locked(k)
 	}
 	if s.engine.oneWriter() {
 		_, r, err = s.engine.find(ctx, k.id)
@@ -102,7 +103,7 @@ func (s *Store) released(ctx context.Context, k key, id idempotency.Identity) (r
 		if a, err = s.engine.claim(ctx, k); err == nil {
 			a.end(s.finishTimeout)
 			if r = a.record; !a.held && !r.live() {
-				return nil, idempotency.ErrInFlight
+				return nil, s.locked(k)
 			}
 		}
 	}
@@ -113,4 +114,13 @@ func (s *Store) released(ctx context.Context, k key, id idempotency.Identity) (r
 		return nil, idempotency.ErrNotFound
 	}
 	return r, nil
+}
+
+// locked says that a transaction holds the claim of k, and how an operator ends
+// it.
+func (s *Store) locked(k key) error {
+	return &idempotency.Error{
+		Code: idempotency.CodeInFlight,
+		Err:  errors.New("a transaction holds the claim, and only its end gives it back; " + s.engine.listing().terminate(k)),
+	}
 }

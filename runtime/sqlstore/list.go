@@ -27,6 +27,9 @@ type listing struct {
 	id func(digits string) string
 	// text writes a text, or a parameter for it, which it adds to args.
 	text func(s string, args *[]any) string
+	// terminate says how an operator ends the transaction that holds the claim
+	// of k.
+	terminate func(k key) string
 }
 
 // listPage is how many records a page of List goes over. Those that the filter

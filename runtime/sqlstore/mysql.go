@@ -262,6 +262,9 @@ func (e *mysqlEngine) listing() listing {
 			"$created", "created_at", "$expires", "expires_at", "$until", "lease_until", "$digits", "HEX(id)"),
 		id:   func(digits string) string { return "x'" + digits + "'" },
 		text: func(s string, _ *[]any) string { return "x'" + hex.EncodeToString([]byte(s)) + "'" },
+		terminate: func(k key) string {
+			return "KILL, with the session's number, ends it and rolls back what it has written: SELECT IS_USED_LOCK('" + e.lock(k.id) + "')"
+		},
 	}
 }
 

@@ -51,7 +51,7 @@ func (e *mysqlEngine) verify(ctx context.Context, table string) error {
 	}
 	found, err := inspectMySQL(ctx, conn, table)
 	if err == nil && !found {
-		err = missingTable(table)
+		err = missingTable(table, "mysql", "mysql DATABASE")
 	}
 	return err
 }
@@ -207,7 +207,7 @@ func inspectMySQL(ctx context.Context, conn *sql.Conn, table string) (found bool
 	}
 	wrong, missing, err := wrongMySQL(ctx, conn, table)
 	if err == nil {
-		err = unlike("`"+table+"`", wrong, missing)
+		err = unlike("`"+table+"`", schemaCommand("mysql", table), wrong, missing)
 	}
 	return true, err
 }

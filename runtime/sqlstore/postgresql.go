@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"strconv"
 	"strings"
 
@@ -285,6 +286,12 @@ func (e *postgresqlEngine) listing() listing {
 		text: func(s string, args *[]any) string {
 			*args = append(*args, s)
 			return "$" + strconv.Itoa(len(*args)) + "::text"
+		},
+		terminate: func(k key) string {
+			number := uint64(k.lock ^ e.space)
+			return fmt.Sprintf("this does it, and rolls back what it has written: SELECT pg_terminate_backend(pid) FROM pg_locks"+
+				" WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"+
+				" AND classid = %d AND objid = %d AND objsubid = 1", number>>32, number&math.MaxUint32)
 		},
 	}
 }

@@ -30,7 +30,7 @@ func (postgresql) open(ctx context.Context, db *sql.DB, c config) (engine, error
 		return nil, fmt.Errorf("sqlstore: %w", err)
 	}
 	if !found {
-		return nil, fmt.Errorf("sqlstore: %w", missingTable(c.table))
+		return nil, fmt.Errorf("sqlstore: %w", missingTable(c.table, "postgres", `psql "$DATABASE_URL"`))
 	}
 	if db.Stats().MaxOpenConnections != 1 {
 		other, err := db.Conn(ctx)
@@ -162,7 +162,7 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 	if holed {
 		wrong = append(wrong, "it has no default partition, and a record that falls into no other one would be refused after its handler has run: CREATE TABLE … PARTITION OF "+name+" DEFAULT")
 	}
-	return name, true, unlike(name, wrong, missing)
+	return name, true, unlike(name, schemaCommand("postgres", table), wrong, missing)
 }
 
 // wrongPostgreSQL returns what is wrong with the table's columns, and the columns

@@ -48,8 +48,8 @@ func earlier(table, alter string) error {
 }
 
 // unlike is the error for a table of which something is wrong, or only columns
-// of leases are missing; nil where nothing is.
-func unlike(table string, wrong, missing []string) error {
+// of leases are missing; nil where nothing is. Command prints the right one.
+func unlike(table, command string, wrong, missing []string) error {
 	switch {
 	case missing == nil && wrong == nil:
 		return nil
@@ -58,7 +58,7 @@ func unlike(table string, wrong, missing []string) error {
 	case missing != nil:
 		wrong = append(wrong, "the columns of leases are missing: "+addColumns(table, missing))
 	}
-	return fmt.Errorf("the table %s is not as this version needs it; compare it with sqlstore.Schema: %s", table, strings.Join(wrong, "; "))
+	return fmt.Errorf("the table %s is not as this version needs it, see %s: %s", table, command, strings.Join(wrong, "; "))
 }
 
 // addColumns is the statement that adds columns to a table.

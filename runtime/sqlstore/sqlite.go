@@ -200,6 +200,7 @@ func (e *sqliteEngine) listing() listing {
 			*args = append(*args, s)
 			return "?"
 		},
+		terminate: func(key) string { return "it runs in this process" },
 	}
 }
 
@@ -331,11 +332,11 @@ func verifySQLiteTable(ctx context.Context, db querier, table string) error {
 	case err != nil:
 		return fmt.Errorf("read the schema of table %s: %w", table, err)
 	case all == 0:
-		return fmt.Errorf("table %s does not exist: create it with Migrate, or with the statements of Schema in your own migrations", table)
+		return missingTable(table, "sqlite", "sqlite3 FILE")
 	case ours != 10 || primary != "id":
-		return fmt.Errorf("table %s has other columns than those of Schema: choose another name with WithTable, or migrate it", table)
+		return fmt.Errorf("table %s has other columns than the store's, see %s: choose another name with WithTable, or migrate it", table, schemaCommand("sqlite", table))
 	case index == 0:
-		return fmt.Errorf("table %s has no index on expires_at, which Sweep needs: create it as in Schema", table)
+		return fmt.Errorf("table %s has no index on expires_at, which Sweep needs: create it as %s has it", table, schemaCommand("sqlite", table))
 	}
 	var add []string
 	for _, column := range sqliteLeaseColumns {
