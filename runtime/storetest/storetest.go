@@ -2,7 +2,7 @@
 // the guarantee of package idempotency: what work does through the transaction
 // happens at most once for each scope, operation and key, and every retry gets
 // the answer that was committed with it. Run it against a real server; what
-// crashes do is for the store's own tests.
+// crashes of a process do is for the store's own tests.
 //
 // A store's test says how the suite reaches it:
 //
@@ -13,7 +13,8 @@
 // What a harness leaves out is skipped, and the test says so.
 //
 // [RunLeases] does the same for stores that offer leases, and [RunCodecs] for
-// stores that take a codec.
+// stores that take a codec. [RunRestart] and [RunOutage] look at a database that
+// goes away and comes back.
 //
 // The suite uses nothing but the standard library.
 package storetest
