@@ -109,9 +109,9 @@ standalone: ## Build and vet each module as its users get it: without go.work, a
 
 .PHONY: bench
 bench: bin/tools ## Measure stores against the bare transaction, the core's overhead, and the generator on SPECS
-	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench . -benchtime 20x ./pgxstore
+	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench . -skip Sweep -benchtime 20x ./pgxstore
 	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench Servers -benchtime 20x ./sqlstore
-	@go -C runtime test -run '^$$' -bench . -skip Servers ./idempotency ./answercodec ./memstore ./sqlstore
+	@go -C runtime test -run '^$$' -bench . -skip 'Servers|Sweep' ./idempotency ./answercodec ./memstore ./sqlstore
 	@go -C runtime test -run '^$$' -bench . -benchtime 20x ./redisstore ./dynamostore
 	@$(if $(SPECS),go run ./generator/internal/bench $(SPECS),echo 'the generator is not measured: name documents with SPECS=')
 
@@ -119,6 +119,10 @@ bench: bin/tools ## Measure stores against the bare transaction, the core's over
 failover: ## Kill PostgreSQL's primary and a Galera node under REQUESTS requests (5000), three times each, and print what clients saw
 	@IDEM_TEST_REQUESTS=$(or $(REQUESTS),5000) go -C runtime test -count 3 -p 1 -parallel 1 -timeout 2h -v \
 		-run 'TestPrimaryIsKilledUnderLoad|TestGaleraNodeIsKilledUnderLoad' ./pgxstore ./sqlstore | grep -v '^\[mysql\]\|^==='
+
+.PHONY: bench-sweep
+bench-sweep: bin/tools ## Measure requests beside a sweep of a million records, or of IDEM_SWEEP_RECORDS
+	@bin/testpg -durable -- go -C runtime test -run '^$$' -bench Sweep -benchtime 1x -timeout 1h ./pgxstore ./sqlstore
 
 .PHONY: clean
 clean: ## Remove built tools

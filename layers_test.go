@@ -84,6 +84,7 @@ var layers = map[string]layer{
 	"runtime/redisstore":              {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/redis/go-redis/v9"}},
 	"runtime/dynamostore":             {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/aws-sdk-go-v2/service/dynamodb/", "github.com/aws/smithy-go/"}}, // no configuration: the client is the user's
 	"runtime/storetest":               {own: []string{"runtime/idempotency"}},
+	"runtime/internal/sweepbench":     {},
 	"runtime/internal/testcodec":      {own: []string{"runtime/answercodec"}},
 	"runtime/internal/testenv":        {thirdParty: []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"}},
 	"runtime/internal/testenv/testpg": {own: []string{"runtime/internal/testenv"}},

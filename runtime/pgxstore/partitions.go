@@ -201,7 +201,7 @@ func (u *upkeep) create(ctx context.Context, conn *pgx.Conn) error {
 			if next.from > now+width {
 				return nil // there is time
 			}
-			return fmt.Errorf("no partition could be made for keys of %s: their records go to the default partition, whose records are deleted one by one; it may be locked by long transactions, or be too large to be looked through within %v, which pgxstore.WithSweepWait raises: %w",
+			return fmt.Errorf("no partition could be made for keys of %s: their records go to the default partition, whose records are deleted one by one; it may be locked by long transactions, or be too large to be looked through within %v: apply pgxstore.Migrate when there is little to do, or raise pgxstore.WithSweepWait: %w",
 				time.UnixMilli(next.from).UTC().Format(time.RFC3339), u.wait, err)
 		}
 	}

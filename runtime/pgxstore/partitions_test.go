@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -261,6 +262,63 @@ func TestMigratePartitioned(t *testing.T) {
 	}
 	if err := pgxstore.Migrate(t.Context(), pool, daily, pgxstore.WithTable("other")); err == nil || !strings.Contains(err.Error(), "docs/migrations.md") {
 		t.Errorf("on a plain table: %v", err)
+	}
+}
+
+// A plain table is converted as docs/migrations.md says, and back, while a store is
+// at work: its records stay known.
+func TestConvertTable(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t), func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	s := newStore(t, pool)
+	keys := []string{keyOf(time.Now(), "now"), keyOf(time.Now().Add(-72*time.Hour), "old")}
+	for i := range 10 {
+		keys = append(keys, fmt.Sprint("hash-", i))
+	}
+	execute(t, s, keys...)
+	convert := func(file string) {
+		sql, err := os.ReadFile("testdata/" + file)
+		if err == nil {
+			_, err = pool.Exec(t.Context(), strings.Replace(string(sql), " TO app;", " TO public;", 1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	convert("partition.sql")
+	for _, s := range []*pgxstore.Store{s, newStore(t, pool)} {
+		for _, key := range keys {
+			wantReplay(t, s, key)
+		}
+	}
+	if err := pgxstore.Migrate(t.Context(), pool, daily); err != nil {
+		t.Fatal(err)
+	}
+	if n := partitions(t, pool); n != 2+8 {
+		t.Errorf("%d partitions", n)
+	}
+	for key, want := range map[string]string{
+		keys[0]: "idempotency_records" + today().Format("_2006010215"),
+		keys[1]: "idempotency_records_default",
+		keys[2]: "idempotency_records_hashed",
+	} {
+		if in := partitionOf(t, pool, key); in != want {
+			t.Errorf("%s is in %s, want %s", key, in, want)
+		}
+		wantReplay(t, s, key)
+	}
+	if _, err := pool.Exec(t.Context(), expire); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s, keys...) // which was there before
+	wantSwept(t, newStore(t, pool, daily), 0)
+
+	convert("unpartition.sql")
+	for _, s := range []*pgxstore.Store{s, newStore(t, pool)} {
+		for _, key := range keys {
+			wantReplay(t, s, key)
+		}
+		wantSwept(t, s, 0)
 	}
 }
 

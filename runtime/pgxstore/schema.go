@@ -1,7 +1,6 @@
 package pgxstore
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -55,14 +54,19 @@ const migrateWait = 5 * time.Second
 // rewrites no row and waits 5 s at most for transactions that use the table.
 // Any other table is only checked: Migrate changes nothing, and returns an error
 // if it is not as this version needs it. [WithTable] chooses another name,
-// [WithPartitions] a partitioned table; other options do not matter.
+// [WithPartitions] a partitioned table, whose partitions of the time ahead are
+// made where they are missing, with the same patience; other options do not
+// matter.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
 	cfg, err := newConfig(opts)
 	if err != nil {
 		return err
 	}
 	err = pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		return cfg.migrate(ctx, conn.Conn())
+		if err := cfg.migrate(ctx, conn.Conn()); err != nil || !cfg.partitions {
+			return err
+		}
+		return cfg.makePartitions(ctx, conn.Conn())
 	})
 	if err != nil {
 		return fmt.Errorf("pgxstore: migrate: %w", err)
@@ -72,14 +76,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, opts ...Option) error {
 
 func (cfg *config) migrate(ctx context.Context, conn *pgx.Conn) error {
 	t := cfg.table
-	if found, ok, err := t.inspect(ctx, conn); !errors.Is(err, errEarlier) && (ok || err != nil) {
-		return cmp.Or(err, cfg.checkPartitioned(found))
+	if _, found, err := t.inspect(ctx, conn); !errors.Is(err, errEarlier) && (found || err != nil) {
+		return err
 	}
 	if err := checkWritable(ctx, conn); err != nil {
 		return err
 	}
 	// READ COMMITTED sees what was created before the lock was had.
-	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		err := optional(ctx, tx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", int64(hash("migrate "+t.quoted()))), stateNoFunction, stateNotSupported)
 		if err != nil {
 			return err
@@ -107,14 +111,18 @@ func (cfg *config) migrate(ctx context.Context, conn *pgx.Conn) error {
 		}
 		return nil
 	})
-	if err != nil || !cfg.partitions {
-		return err
+}
+
+// makePartitions makes the partitions of the time ahead that are missing.
+func (cfg *config) makePartitions(ctx context.Context, conn *pgx.Conn) error {
+	t, _, err := cfg.table.inspect(ctx, conn)
+	if err == nil {
+		err = cfg.checkPartitioned(t)
 	}
-	found, _, err := t.inspect(ctx, conn)
 	if err != nil {
 		return err
 	}
-	u := newUpkeep(cfg, found)
+	u := newUpkeep(cfg, t)
 	u.wait = migrateWait
 	return u.create(ctx, conn)
 }

@@ -209,6 +209,61 @@ func TestTableIsSharedWithPgxstore(t *testing.T) {
 	}
 }
 
+// A sweep of several batches deletes every expired record, by one sweeper at a
+// time: another one leaves the work to it, and waits for nothing.
+func TestSweepOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := newPostgreSQL(t, driver)
+			s, other := postgresqlServer(driver).on(t, db), postgresqlServer(driver).on(t, openPostgreSQL(t, driver, dsn, 2))
+			for _, query := range []string{
+				`INSERT INTO idempotency_records SELECT gen_random_uuid(), now(), CASE i WHEN 1 THEN 'infinity' ELSE now() - i * interval '1 s' END, 200, 's', 'o', i, '', '', 'answer'
+					FROM generate_series(1, 2500) AS i`,
+				`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END'`,
+				`CREATE TRIGGER wait BEFORE DELETE ON idempotency_records EXECUTE FUNCTION wait()`,
+			} {
+				if _, err := db.ExecContext(t.Context(), query); err != nil {
+					t.Fatal(err)
+				}
+			}
+			gate, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = gate.Rollback() }()
+			if _, err := gate.ExecContext(t.Context(), "SELECT pg_advisory_xact_lock(1)"); err != nil {
+				t.Fatal(err)
+			}
+			swept := make(chan int64)
+			go func() {
+				n, err := s.Sweep(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				swept <- n
+			}()
+			for waits := false; !waits; { // the first batch has begun
+				err := db.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_database AS d ON d.oid = database
+					WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted)`).Scan(&waits)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n, err := other.Sweep(t.Context()); n != 0 || err != nil {
+				t.Errorf("the other sweeper: %d, %v", n, err)
+			}
+			if err := gate.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if n := <-swept; n != 2499 {
+				t.Errorf("%d records swept, want 2499", n)
+			}
+		})
+	}
+}
+
 // On a table that package pgxstore has partitioned, records of all partitions are
 // replayed, released and swept, and the partitions stay as they are.
 func TestPartitionedTable(t *testing.T) {

@@ -19,20 +19,26 @@ func TestSweepJobsOfDocumentation(t *testing.T) {
 				t.Fatalf("%s: %v", statement, err)
 			}
 		}
-		var left int
-		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM idempotency_records").Scan(&left); err != nil || left != 1 {
-			t.Errorf("%d records left, %v; want the one that is live", left, err)
+	}
+	left := func(t *testing.T, db *sql.DB) (n int) {
+		t.Helper()
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM idempotency_records").Scan(&n); err != nil || n == 0 {
+			t.Fatalf("%d records left, %v; want the one that is live", n, err)
 		}
+		return n
 	}
 	t.Run("MySQL", func(t *testing.T) {
 		t.Parallel()
 		event := between(t, job(t, "mysql"), "DELIMITER //\n", "//\nDELIMITER ;")
 		db, _ := newMySQL(t)
+		if _, err := db.ExecContext(t.Context(), "SET GLOBAL event_scheduler = ON"); err != nil {
+			t.Skipf("needs a server whose event scheduler it may start: %v", err)
+		}
 		run(t, db,
 			"INSERT INTO idempotency_records SELECT UNHEX(MD5(seq)), 's', 'o', seq, '', 200, '', 'answer', 0, IF(seq = 1, 1 << 60, seq), NULL, NULL FROM seq_1_to_2500",
-			event,
-			"CREATE PROCEDURE sweep_now() sweep: "+between(t, event, "DO\nsweep: ", ""), // the same, without waiting for its time
-			"CALL sweep_now()")
+			event)
+		for left(t, db) > 1 { // the first run begins when the event is created
+		}
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
@@ -43,6 +49,9 @@ func TestSweepJobsOfDocumentation(t *testing.T) {
 				FROM generate_series(1, 2500) AS i`,
 			procedure,
 			"CALL idempotency_sweep()")
+		if n := left(t, db); n != 1 {
+			t.Errorf("%d records left; want the one that is live", n)
+		}
 	})
 }
 
