@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/idemgen/idemgen/runtime/internal/sweepbench"
@@ -45,5 +46,37 @@ func BenchmarkSweep(b *testing.B) {
 			x := newBench(b, dsn, 6)
 			sweepbench.Run(b, x.first, func(ctx context.Context) (int64, error) { return x.store.Sweep(ctx) })
 		})
+	}
+}
+
+// BenchmarkPartitioned compares first requests and replays on a partitioned table
+// with those on an ordinary one.
+func BenchmarkPartitioned(b *testing.B) {
+	dsn := newBusiness(b)
+	x, y := newBench(b, dsn, 8), newBench(b, dsn, 8)
+	table := pgxstore.WithTable("partitioned")
+	if err := pgxstore.Migrate(b.Context(), y.pool, daily, table); err != nil {
+		b.Fatal(err)
+	}
+	y.store = newStore(b, y.pool, table)
+	var turn atomic.Int64
+	replay := func(x *bench) side {
+		// So many that the store recalls few.
+		const records = 20_000
+		key := func(n int64) string { return keyOf(today(), fmt.Sprint(n%records)) }
+		for n := range int64(records) {
+			if _, err := x.store.Execute(b.Context(), request(key(n), "a"), x.pay); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return func(ctx context.Context) error {
+			_, err := x.store.Execute(ctx, request(key(turn.Add(1)), "a"), x.pay)
+			return err
+		}
+	}
+	replayX, replayY := replay(x), replay(y)
+	for _, clients := range []int{1, 8} {
+		b.Run(fmt.Sprintf("First/clients=%d", clients), func(b *testing.B) { compare(b, clients, "x-table", x.first, y.first) })
+		b.Run(fmt.Sprintf("Replay/clients=%d", clients), func(b *testing.B) { compare(b, clients, "x-table", replayX, replayY) })
 	}
 }

@@ -137,8 +137,9 @@
 // to end but one with a key of its time; the next sweep tries again. In the same way
 // a new partition waits for requests with a record in the default one.
 //
-// On a partitioned table the store's statements are planned anew each time: a plan
-// that is kept locks all partitions.
+// On a partitioned table the store's statements are planned anew each time, since a
+// plan that is kept locks all partitions. That costs the server more for every
+// request: docs/benchmarks.md says how much.
 //
 // # Other servers
 //
