@@ -69,13 +69,42 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	case f.claim():
 		return idempotency.ErrInFlight
 	}
-	switch state, err := releaseScript.Run(ctx, s.client, []string{f.key}, f.token).Text(); {
+	switch changed, err := s.release(ctx, f, "answer"); {
 	case err != nil:
-		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
-	case state == "changed":
+		return err
+	case changed:
 		return idempotency.ErrInFlight
 	}
 	return nil
+}
+
+// ReleaseClaim implements [idempotency.Lister].
+func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
+	defer cancel()
+	f, err := s.find(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !f.claim():
+		return idempotency.ErrNotFound
+	}
+	switch changed, err := s.release(ctx, f, "claim"); {
+	case err != nil:
+		return err
+	case changed: // the claim is over
+		return idempotency.ErrNotFound
+	}
+	return nil
+}
+
+// release deletes f, unless that is no longer what it was.
+func (s *Store) release(ctx context.Context, f found, what string) (changed bool, err error) {
+	state, err := releaseScript.Run(ctx, s.client, []string{f.key}, f.token, what).Text()
+	if err != nil {
+		return false, unavailable("the record could not be deleted, or nobody knows; look it up", err)
+	}
+	return state == "changed", nil
 }
 
 // Sweep implements [idempotency.Keeper]. There is nothing to do: Redis deletes

@@ -25,9 +25,6 @@ const minVersion = 7
 // repairSlots is what to do about hash slots that nobody serves.
 const repairSlots = "give them to masters (redis-cli --cluster fix), or start the masters that are down"
 
-// schema is the command that prints what a server needs.
-const schema = "idemctl schema -store redis"
-
 // New returns a store on client: a *redis.Client, also one that
 // redis.NewFailoverClient has made, or a *redis.ClusterClient. It verifies what
 // the guarantee needs, on every master, and returns an error that says what to
@@ -82,7 +79,7 @@ func unreachable(err error) error {
 	case errors.As(err, &own):
 		return err
 	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOPERM"):
-		return refusef("the server does not take the client's user: set Username and Password in its options; %q prints what the user needs: %w", schema, err)
+		return refusef("the server does not take the client's user: set Username and Password in its options: %w", err)
 	case redis.HasErrorPrefix(err, "This instance has cluster support disabled"):
 		return refusef("the server is no node of a Redis Cluster: use redis.NewClient, or redis.NewFailoverClient: %w", err)
 	case redis.HasErrorPrefix(err, "CLUSTERDOWN"):
@@ -169,7 +166,7 @@ func (s *Store) verify(ctx context.Context, client server) error {
 			slog.String("port", info["tcp_port"]))
 	default:
 		return refusef("%s evicts keys when memory is full (maxmemory-policy %s), and a request whose record is gone runs again: "+
-			"set maxmemory-policy noeviction, or use a server of its own for the records; %q prints the settings", name, policy, schema)
+			"set maxmemory-policy noeviction, or use a server of its own for the records; this prints the settings that it needs: idemctl schema -store redis", name, policy)
 	}
 	return nil
 }
@@ -216,7 +213,7 @@ func (s *Store) probe(ctx context.Context) error {
 		if cause := errors.Unwrap(err); redis.HasErrorPrefix(cause, "CLUSTERDOWN") {
 			return unreachable(cause)
 		}
-		return refusef("claim a key to see whether that is allowed (the user needs EVALSHA and EVAL, and in scripts HMGET, HSET, PEXPIRE, DEL and TIME; %q prints it): %w", schema, errors.Unwrap(err))
+		return refusef("claim a key to see whether that is allowed (the user needs EVALSHA and EVAL, and in scripts HMGET, HSET, PEXPIRE, DEL and TIME): %w", errors.Unwrap(err))
 	}
 	if err := abandonScript.Run(ctx, s.client, []string{a.key}, a.token).Err(); err != nil {
 		return fmt.Errorf("redisstore: give a claim up to see whether that is allowed: %w", err)

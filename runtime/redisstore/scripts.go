@@ -21,6 +21,8 @@ var (
 	lookupSource string
 	//go:embed lua/release.lua
 	releaseSource string
+	//go:embed lua/entry.lua
+	entrySource string
 
 	claimScript    = redis.NewScript(claimSource)
 	extendScript   = redis.NewScript(extendSource)
@@ -28,4 +30,5 @@ var (
 	abandonScript  = redis.NewScript(abandonSource)
 	lookupScript   = redis.NewScript(lookupSource)
 	releaseScript  = redis.NewScript(releaseSource)
+	entryScript    = redis.NewScript(entrySource)
 )

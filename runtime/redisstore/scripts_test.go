@@ -74,10 +74,18 @@ func TestScriptsInEveryState(t *testing.T) {
 			"completed":       {"done", "mine", earlier, ""},
 			"rival completed": {"gone", "rival", earlier, ""},
 		}},
-		{"release", run(releaseScript, "mine"), map[string]outcome{
+		{"release an answer", run(releaseScript, "mine", "answer"), map[string]outcome{
 			"none":            {"released", "", 0, ""},
+			"claimed":         {"changed", "mine", earlier, ""},
 			"rival's":         {"changed", "rival", earlier, ""},
 			"completed":       {"released", "", 0, ""},
+			"rival completed": {"changed", "rival", earlier, ""},
+		}},
+		{"release a claim", run(releaseScript, "mine", "claim"), map[string]outcome{
+			"none":            {"released", "", 0, ""},
+			"claimed":         {"released", "", 0, ""},
+			"rival's":         {"changed", "rival", earlier, ""},
+			"completed":       {"changed", "mine", earlier, ""},
 			"rival completed": {"changed", "rival", earlier, ""},
 		}},
 		{"complete what was claimed", complete(claimed), map[string]outcome{

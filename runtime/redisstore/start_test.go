@@ -123,7 +123,7 @@ func TestStartIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			return newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "reader", "any" })
-		}, nil, []string{"HSET", "allowed", "idemctl schema -store redis"}},
+		}, nil, []string{"HSET", "allowed"}},
 		{"no prefix", single, []redisstore.Option{redisstore.WithPrefix("")}, []string{"WithPrefix"}},
 		{"braces in the prefix", single, []redisstore.Option{redisstore.WithPrefix("{all}")}, []string{"WithPrefix", "braces"}},
 		{"line break in the prefix", single, []redisstore.Option{redisstore.WithPrefix("a\r\nb")}, []string{"WithPrefix"}},
