@@ -32,7 +32,8 @@ func (a *attempt) completion(ctx context.Context, req idempotency.Request, resp 
 	if err != nil {
 		return completion{}, err
 	}
-	if size := len(header) + len(body); size > maxAnswer {
+	size := len(header) + len(body)
+	if size > maxAnswer {
 		return completion{}, tooLarge(size)
 	}
 	now := time.Now()
@@ -42,6 +43,7 @@ func (a *attempt) completion(ctx context.Context, req idempotency.Request, resp 
 	i.setBytes(attrFingerprint, req.Fingerprint[:])
 	i.setBytes(attrHeader, header)
 	i.setBytes(attrBody, body)
+	i[attrBytes] = number(int64(size))
 	i.setTime(attrCreatedAt, now)
 	i.setTime(attrExpiresAt, expires)
 	i[attrTTL] = ttl(expires)

@@ -56,12 +56,13 @@ type server struct {
 	url          func(testing.TB) string
 	transactions bool
 	ttl          bool
+	pages        bool // a scan ends after 1 MB
 }
 
 var (
-	dynalite = server{name: "Dynalite", url: testenv.Dynalite}
+	dynalite = server{name: "Dynalite", url: testenv.Dynalite, pages: true}
 	kumo     = server{name: "Kumo", url: testenv.Kumo, transactions: true, ttl: true}
-	service  = server{name: "Service", url: testenv.DynamoDB, transactions: true, ttl: true}
+	service  = server{name: "Service", url: testenv.DynamoDB, transactions: true, ttl: true, pages: true}
 	servers  = []server{dynalite, kumo, service}
 )
 

@@ -73,7 +73,8 @@
 //
 // The client needs the permissions dynamodb:DescribeTable,
 // DescribeTimeToLive, GetItem, PutItem, UpdateItem and DeleteItem on the table,
-// and what the queued writes need on theirs.
+// and what the queued writes need on theirs; for [Store.List] and [Store.Stats]
+// dynamodb:Scan as well.
 //
 // Tests run on two emulators, dynalite 4.0 and kumo 0.33, and on the service
 // where an environment variable names it. With DynamoDB itself a retry of a

@@ -5,7 +5,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -56,25 +55,47 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	if err != nil {
 		return err
 	}
-	condition := "attribute_not_exists(id) OR (#token = :token AND attribute_exists(#status))"
-	values := item{":token": &types.AttributeValueMemberS{Value: r.token}}
+	condition := "#token = :token AND attribute_exists(#status)"
+	values := item{}
 	if r.status == 0 {
 		if !r.leaseUntil.Before(s.passed()) {
 			return idempotency.ErrInFlight
 		}
-		condition = "attribute_not_exists(id) OR (" + ours + " AND lease_until = :until)"
+		condition = ours + " AND lease_until = :until"
 		values[":until"] = number(r.leaseUntil.UnixMilli())
 	}
-	// A deletion that the client sends again finds nothing, and is none the worse.
-	_, err = s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+	return s.remove(ctx, r, condition, values, idempotency.ErrInFlight)
+}
+
+// ReleaseClaim implements [idempotency.Lister].
+func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
+	defer cancel()
+	r, err := s.find(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case r.status != 0:
+		return idempotency.ErrNotFound
+	}
+	return s.remove(ctx, r, ours, item{}, idempotency.ErrNotFound)
+}
+
+// remove deletes r on a condition, and returns changed where that does not hold.
+// A deletion that the client sends again finds nothing, and is none the worse.
+func (s *Store) remove(ctx context.Context, r *record, condition string, values item, changed error) error {
+	values.setString(":token", r.token)
+	_, err := s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName:                 aws.String(s.table),
-		Key:                       keyOf(s.place(id)),
-		ConditionExpression:       aws.String(condition),
+		Key:                       keyOf(s.place(r.Identity)),
+		ConditionExpression:       aws.String("attribute_not_exists(id) OR (" + condition + ")"),
 		ExpressionAttributeNames:  use("#token", "#status"),
 		ExpressionAttributeValues: values,
 	})
 	switch {
-	case isCode(err, "ConditionalCheckFailedException", "TransactionConflictException"):
+	case isCode(err, "ConditionalCheckFailedException"):
+		return changed
+	case isCode(err, "TransactionConflictException"): // the holder completes just now
 		return idempotency.ErrInFlight
 	case err != nil:
 		return unavailable("the record could not be deleted, or nobody knows; look it up", err)

@@ -24,6 +24,7 @@ const (
 	attrFingerprint = "fingerprint"
 	attrHeader      = "header"
 	attrBody        = "body"
+	attrBytes       = "answer_bytes" // of header and body, for those who list
 	attrCreatedAt   = "created_at"
 	attrExpiresAt   = "expires_at"
 	attrTTL         = "ttl" // in s, from when on DynamoDB deletes the item
@@ -83,6 +84,7 @@ type record struct {
 	fingerprint          []byte
 	status               int // 0 for a claim
 	header, body         []byte
+	bytes                int64 // of header and body, which may not have been read
 	createdAt, expiresAt time.Time
 }
 
@@ -106,6 +108,9 @@ func decode(i item) (*record, error) {
 	}
 	r.fingerprint = d.bytes(attrFingerprint)
 	r.header, r.body = d.bytes(attrHeader), d.bytes(attrBody)
+	if i[attrBytes] != nil {
+		r.bytes = d.number(attrBytes)
+	}
 	r.createdAt, r.expiresAt = d.time(attrCreatedAt), d.time(attrExpiresAt)
 	return r, d.err
 }

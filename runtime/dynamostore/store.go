@@ -22,6 +22,7 @@ type Store struct {
 var (
 	_ idempotency.Store[*Tx] = (*Store)(nil)
 	_ idempotency.Keeper     = (*Store)(nil)
+	_ idempotency.Lister     = (*Store)(nil)
 )
 
 // Execute implements [idempotency.Store]. A first request makes two round trips:
