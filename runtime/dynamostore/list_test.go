@@ -22,6 +22,9 @@ func listed(t *testing.T, store *dynamostore.Store, filter idempotency.Filter) m
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, twice := entries[e.Key]; twice {
+			t.Errorf("%s is listed twice", e.Key)
+		}
 		entries[e.Key] = e
 	}
 	return entries
