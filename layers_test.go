@@ -88,6 +88,15 @@ var layers = map[string]layer{
 	"runtime/internal/testcodec":      {own: []string{"runtime/answercodec"}},
 	"runtime/internal/testenv":        {thirdParty: []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"}},
 	"runtime/internal/testenv/testpg": {own: []string{"runtime/internal/testenv"}},
+
+	// It links every driver, and nobody imports it.
+	"runtime/cmd/idemctl": {
+		own: []string{"runtime/idempotency", "runtime/pgxstore", "runtime/sqlstore", "runtime/redisstore", "runtime/dynamostore"},
+		thirdParty: []string{
+			"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/aws-sdk-go-v2/config", "github.com/aws/aws-sdk-go-v2/service/dynamodb",
+			"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/pgxpool", "github.com/redis/go-redis/v9", "modernc.org/sqlite",
+		},
+	},
 }
 
 // goPackage is what go list says of a package.

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+func listFlags(inv *invocation, f *flag.FlagSet) {
+	selectors(inv, f)
+	f.TextVar(&inv.state, "state", inv.state, "")
+	f.IntVar(&inv.limit, "limit", 100, "")
+	f.BoolVar(&inv.keys, "keys", false, "")
+}
+
+// selectors are the flags that a filter is made of.
+func selectors(inv *invocation, f *flag.FlagSet) {
+	f.StringVar(&inv.id.Scope, "scope", "", "")
+	f.StringVar(&inv.id.Operation, "operation", "", "")
+}
+
+// list prints records as they come, so that a long list needs no memory; in a
+// table, a screenful at a time has its columns aligned.
+func list(ctx context.Context, inv *invocation) error {
+	if err := inv.none("list"); err != nil {
+		return err
+	}
+	if inv.limit < 0 {
+		return misuse("-limit is %d; 0 lists all", inv.limit)
+	}
+	filter := idempotency.Filter{Scope: inv.id.Scope, Operation: inv.id.Operation, State: inv.state}
+	const screenful = 100
+	table := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
+	if !inv.json {
+		fmt.Fprintln(table, "ID\tSTATE\tSTATUS\tSCOPE\tOPERATION\tKEY\tBYTES\tCREATED\tEXPIRES\tLEASE UNTIL")
+	}
+	n := 0
+	for e, err := range inv.records.List(ctx, filter) {
+		if err != nil {
+			_ = table.Flush() // what has come is printed
+			return err
+		}
+		if n == inv.limit && n > 0 {
+			fmt.Fprintf(inv.stderr, "idemctl: there are more; -limit 0 lists all\n")
+			break
+		}
+		n++
+		if inv.json {
+			if err := printJSON(inv.stdout, inv.entryJSON(e)); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", idText(e.Identity), e.State, statusText(e.Status),
+			shown(e.Scope), shown(e.Operation), inv.keyText(e.Key), e.Bytes, timeText(e.CreatedAt), timeText(e.ExpiresAt), timeText(e.LeaseUntil))
+		if n%screenful == 0 {
+			if err := table.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return table.Flush()
+}

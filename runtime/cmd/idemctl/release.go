@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+func releaseFlags(inv *invocation, f *flag.FlagSet) {
+	identityFlags(inv, f)
+	f.BoolVar(&inv.yes, "yes", false, "")
+	f.BoolVar(&inv.force, "force", false, "")
+}
+
+func release(ctx context.Context, inv *invocation) error {
+	e, err := inv.find(ctx, "release")
+	var missing *refusal
+	if errors.As(err, &missing) && inv.id.Key != "" {
+		// Nothing is stored, and a running transaction may hold the claim.
+		return inv.released(inv.id, inv.records.Release(ctx, inv.id))
+	}
+	if err != nil {
+		return err
+	}
+	what, remove := "the answer", inv.records.Release
+	switch {
+	case e.State == idempotency.StateClaim && !inv.force:
+		return refuse("a claim is held for this record, and its attempt may be at work: once it has ended, a retry runs by itself. " +
+			"-force releases the claim; then the attempt may still make its effects and the next request makes them too, so that they can happen twice")
+	case e.State == idempotency.StateClaim:
+		what, remove = "the live claim", inv.records.ReleaseClaim
+	case e.Status == 0:
+		what = "the claim, whose lease has passed,"
+	}
+	if !inv.yes {
+		if err := inv.confirm(what, e); err != nil {
+			return err
+		}
+	}
+	return inv.released(e.Identity, remove(ctx, e.Identity))
+}
+
+// confirm asks whether e may be deleted.
+func (inv *invocation) confirm(what string, e idempotency.Entry) error {
+	fmt.Fprintf(inv.stderr, "Delete %s of %s in scope %s under key %s? The next request with this key runs, whether this one was carried out or not. [y/N] ",
+		what, shown(e.Operation), shown(e.Scope), inv.keyText(e.Key))
+	answer, err := inv.stdin.ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if answer == "" {
+		fmt.Fprintln(inv.stderr)
+	}
+	return refuse("nothing was released; -yes does it without asking")
+}
+
+// released says what became of a release.
+func (inv *invocation) released(id idempotency.Identity, err error) error {
+	switch {
+	case errors.Is(err, idempotency.ErrNotFound):
+		return errNotFound
+	case errors.Is(err, idempotency.ErrInFlight):
+		return refuse("nothing was released, since an attempt at this request is at work: %s", inFlight(err))
+	case err != nil:
+		return err
+	case inv.json:
+		return printJSON(inv.stdout, struct {
+			Released string `json:"released"`
+		}{idText(id)})
+	}
+	_, err = fmt.Fprintf(inv.stdout, "released %s\n", idText(id))
+	return err
+}
+
+// inFlight says what can be done about a claim, if the store knows.
+func inFlight(err error) string {
+	if cause := errors.Unwrap(err); cause != nil {
+		return cause.Error()
+	}
+	return "its claim ends with it"
+}

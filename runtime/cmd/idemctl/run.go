@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+// Exit codes.
+const (
+	exitDone    = 0
+	exitRefused = 1 // not found, refused, or not confirmed
+	exitFailed  = 2 // wrong usage, or the store failed
+)
+
+// envStore names the store where no -store does.
+const envStore = "IDEMCTL_STORE"
+
+// defaultTimeout bounds every command but sweep.
+const defaultTimeout = 30 * time.Second
+
+// invocation is one run of a command: its flags, the store, and where it prints.
+type invocation struct {
+	store       string
+	table       string
+	timeout     time.Duration
+	json        bool
+	keys        bool
+	body        bool
+	yes         bool
+	force       bool
+	dryRun      bool
+	partitioned bool
+	limit       int
+	state       idempotency.State
+	id          idempotency.Identity // as far as it is given
+	args        []string
+
+	records records // of the store; nil for commands that open none
+	stdin   *bufio.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// command is one of idemctl's commands. An error that it returns is a
+// [*refusal], a [*usageError], or a failure of the store.
+type command struct {
+	name  string
+	help  string
+	flags func(*invocation, *flag.FlagSet)
+	run   func(context.Context, *invocation) error
+	local bool // it opens no store
+}
+
+var commands = []command{
+	{name: "schema", help: schemaHelp, flags: schemaFlags, run: schema, local: true},
+	{name: "list", help: listHelp, flags: listFlags, run: list},
+	{name: "show", help: showHelp, flags: showFlags, run: show},
+	{name: "release", help: releaseHelp, flags: releaseFlags, run: release},
+	{name: "sweep", help: sweepHelp, flags: sweepFlags, run: sweep},
+	{name: "stats", help: statsHelp, flags: statsFlags, run: stats},
+	{name: "version", help: "Usage: idemctl version\n\nPrints the version of idemctl.\n", flags: func(*invocation, *flag.FlagSet) {}, run: version, local: true},
+}
+
+// refusal is why something was not done although the store works.
+type refusal struct{ reason string }
+
+func (r *refusal) Error() string { return r.reason }
+
+func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
+
+// usageError is a mistake in the command line.
+type usageError struct{ mistake string }
+
+func (u *usageError) Error() string { return u.mistake }
+
+func misuse(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// run is the whole program but for the exit.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(args) == 0 {
+		fmt.Fprint(stderr, overview)
+		return exitFailed
+	}
+	name, args := args[0], args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		return help(args, stdout, stderr)
+	case "-version", "--version":
+		name = "version"
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == name })
+	if i < 0 {
+		fmt.Fprintf(stderr, "idemctl: there is no command %q; idemctl help lists them\n", name)
+		return exitFailed
+	}
+	inv := &invocation{stdin: bufio.NewReader(stdin), stdout: stdout, stderr: stderr}
+	err := commands[i].execute(ctx, inv, args)
+	var refused *refusal
+	var wrong *usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, commands[i].help)
+		return exitDone
+	case errors.As(err, &refused):
+		fmt.Fprintf(stderr, "idemctl: %s\n", inv.redacted(err))
+		return exitRefused
+	case errors.As(err, &wrong):
+		fmt.Fprintf(stderr, "idemctl: %s; idemctl help %s says more\n", inv.redacted(err), name)
+	case ctx.Err() != nil:
+		fmt.Fprintf(stderr, "idemctl: interrupted: %s\n", inv.redacted(err))
+	case errors.Is(err, context.DeadlineExceeded):
+		fmt.Fprintf(stderr, "idemctl: not done within %v, see -timeout: %s\n", inv.timeout, inv.redacted(err))
+	default:
+		fmt.Fprintf(stderr, "idemctl: %s\n", inv.redacted(err))
+	}
+	return exitFailed
+}
+
+// execute parses the arguments, opens the store and runs the command.
+func (c command) execute(ctx context.Context, inv *invocation, args []string) error {
+	if err := c.parse(inv, args); err != nil {
+		return err
+	}
+	if c.local {
+		return c.run(ctx, inv)
+	}
+	if inv.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, inv.timeout)
+		defer cancel()
+	}
+	opened, err := open(ctx, inv.store, inv.table)
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	inv.records = opened.records
+	return c.run(ctx, inv)
+}
+
+// parse reads flags and arguments into inv.
+func (c command) parse(inv *invocation, args []string) error {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	if !c.local {
+		flags.StringVar(&inv.store, "store", os.Getenv(envStore), "")
+		flags.StringVar(&inv.table, "table", "", "")
+		flags.BoolVar(&inv.json, "json", false, "")
+		flags.DurationVar(&inv.timeout, "timeout", defaultTimeout, "")
+	}
+	c.flags(inv, flags)
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return misuse("%s: %v", c.name, err)
+	}
+	inv.args = flags.Args()
+	return nil
+}
+
+// redacted is the text of err in one line, without the store's password, whoever
+// has put it there, and without what would do something to a terminal.
+func (inv *invocation) redacted(err error) string {
+	text := err.Error()
+	for _, secret := range secrets(inv.store) {
+		text = strings.ReplaceAll(text, secret, "xxxxx")
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\t' }), " "))
+}
+
+// none refuses arguments beside flags.
+func (inv *invocation) none(command string) error {
+	if len(inv.args) > 0 {
+		return misuse("%s takes no arguments beside flags, and not %q", command, inv.args[0])
+	}
+	return nil
+}
+
+func help(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stdout, overview)
+		return exitDone
+	}
+	for _, c := range commands {
+		if c.name == args[0] {
+			fmt.Fprint(stdout, c.help)
+			return exitDone
+		}
+	}
+	fmt.Fprintf(stderr, "idemctl: there is no command %q; idemctl help lists them\n", args[0])
+	return exitFailed
+}
+
+func version(_ context.Context, inv *invocation) error {
+	number := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		number = info.Main.Version
+	}
+	_, err := fmt.Fprintf(inv.stdout, "idemctl %s\n", number)
+	return err
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
+)
+
+func showFlags(inv *invocation, f *flag.FlagSet) {
+	identityFlags(inv, f)
+	f.BoolVar(&inv.keys, "keys", false, "")
+	f.BoolVar(&inv.body, "body", false, "")
+}
+
+// identityFlags are those that name one record.
+func identityFlags(inv *invocation, f *flag.FlagSet) {
+	selectors(inv, f)
+	f.StringVar(&inv.id.Key, "key", "", "")
+}
+
+// wanted returns the id of the record that the arguments name.
+func (inv *invocation) wanted(command string) (id [16]byte, err error) {
+	named := inv.id != idempotency.Identity{}
+	switch {
+	case len(inv.args) == 1 && !named:
+		digits, err := hex.DecodeString(strings.ReplaceAll(inv.args[0], "-", ""))
+		if err != nil || len(digits) != len(id) {
+			return id, misuse("%q is no id of a record, which has 32 hexadecimal digits", inv.args[0])
+		}
+		if id = [16]byte(digits); id == [16]byte{} { // which would select any record
+			return id, errNotFound
+		}
+		return id, nil
+	case len(inv.args) == 0 && inv.id.Scope != "" && inv.id.Operation != "" && inv.id.Key != "":
+		return inv.id.ID(), nil
+	case len(inv.args) > 0 && named:
+		return id, misuse("%s takes an id, or -scope, -operation and -key, and not both; flags come before the id", command)
+	}
+	return id, misuse("%s takes one id, or -scope, -operation and -key", command)
+}
+
+// find returns the record that the arguments name.
+func (inv *invocation) find(ctx context.Context, command string) (idempotency.Entry, error) {
+	id, err := inv.wanted(command)
+	if err != nil {
+		return idempotency.Entry{}, err
+	}
+	for e, err := range inv.records.List(ctx, idempotency.Filter{ID: id}) {
+		if err != nil {
+			return e, err
+		}
+		if len(inv.args) > 0 || inv.id == e.Identity {
+			return e, nil
+		}
+	}
+	return idempotency.Entry{}, errNotFound
+}
+
+// errNotFound says that no record has the id.
+var errNotFound = refuse("there is no such record. A request that runs in a transaction of the database has none yet")
+
+// recordJSON is a whole record for scripts.
+type recordJSON struct {
+	entryJSON
+	Fingerprint string      `json:"fingerprint,omitempty"`
+	Headers     http.Header `json:"headers,omitempty"`
+	Body        string      `json:"body,omitempty"`
+	BodyBase64  []byte      `json:"body_base64,omitempty"` // in place of it, if it is no text
+	Unreadable  string      `json:"unreadable,omitempty"`
+}
+
+func show(ctx context.Context, inv *invocation) error {
+	e, err := inv.find(ctx, "show")
+	if err != nil {
+		return err
+	}
+	// A store that keeps claims apart from answers has no more to say of one.
+	r, err := inv.records.Lookup(ctx, e.Identity)
+	var unreadable *idempotency.UnreadableError
+	switch {
+	case errors.As(err, &unreadable), e.Status == 0 && errors.Is(err, idempotency.ErrNotFound):
+	case errors.Is(err, idempotency.ErrNotFound):
+		return errNotFound // it has gone meanwhile
+	case err != nil:
+		return err
+	}
+	if inv.json {
+		j := recordJSON{entryJSON: inv.entryJSON(e), Fingerprint: hex.EncodeToString(r.Fingerprint)}
+		if unreadable != nil {
+			j.Unreadable = unreadable.Error()
+		}
+		if inv.body {
+			j.Headers = r.Response.Header
+			if utf8.Valid(r.Response.Body) {
+				j.Body = string(r.Response.Body)
+			} else {
+				j.BodyBase64 = r.Response.Body
+			}
+		}
+		return printJSON(inv.stdout, j)
+	}
+	table := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
+	for _, line := range [][2]string{
+		{"id", idText(e.Identity)},
+		{"state", e.State.String()},
+		{"status", statusText(e.Status)},
+		{"scope", harmless(e.Scope)},
+		{"operation", harmless(e.Operation)},
+		{"key", inv.keyText(e.Key)},
+		{"fingerprint", cmp.Or(hex.EncodeToString(r.Fingerprint), "-")},
+		{"bytes", strconv.FormatInt(e.Bytes, 10)},
+		{"created", timeText(e.CreatedAt)},
+		{"expires", timeText(e.ExpiresAt)},
+		{"lease until", timeText(e.LeaseUntil)},
+	} {
+		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+	}
+	if unreadable != nil {
+		fmt.Fprintf(table, "unreadable\t%s\n", harmlessText(unreadable.Error()))
+	}
+	if err := table.Flush(); err != nil || !inv.body || unreadable != nil {
+		return err
+	}
+	return inv.printAnswer(r.Response)
+}
+
+// printAnswer prints headers and body as HTTP has them.
+func (inv *invocation) printAnswer(resp idempotency.Response) error {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
+		for _, value := range resp.Header[name] {
+			fmt.Fprintf(&b, "%s: %s\n", name, harmlessText(value))
+		}
+	}
+	if len(resp.Body) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", harmlessText(strings.TrimSuffix(string(resp.Body), "\n")))
+	}
+	_, err := fmt.Fprint(inv.stdout, b.String())
+	return err
+}
+
+// harmlessText quotes a text that would do something to a terminal.
+func harmlessText(s string) string {
+	odd := func(r rune) bool { return r == utf8.RuneError || r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, odd) {
+		return strconv.Quote(s)
+	}
+	return s
+}

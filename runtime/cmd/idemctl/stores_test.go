@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/idemgen/idemgen/runtime/dynamostore"
+	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/testenv"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
+	"github.com/idemgen/idemgen/runtime/redisstore"
+	"github.com/idemgen/idemgen/runtime/sqlstore"
+)
+
+// sqlServer is a database that tests run on.
+type sqlServer struct {
+	kind   string
+	driver string
+	// open returns the URL of an empty database, and the driver's own name of it.
+	open func(t *testing.T) (store, dsn string)
+	// blob and at write bytes and a time into a statement.
+	blob func([]byte) string
+	at   func(time.Time) string
+}
+
+var sqlServers = []sqlServer{
+	{
+		kind: "postgres", driver: "pgx",
+		open: func(t *testing.T) (string, string) {
+			dsn := testenv.Postgres(t)
+			return asURL(t, dsn), dsn
+		},
+		blob: func(b []byte) string { return `'\x` + hex.EncodeToString(b) + "'" },
+		at:   func(at time.Time) string { return "'" + at.Format(time.RFC3339Nano) + "'" },
+	},
+	{
+		kind: "mysql", driver: "mysql",
+		open: func(t *testing.T) (string, string) {
+			dsn := testenv.MariaDB(t)
+			cfg, err := mysql.ParseDSN(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := url.URL{Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr, Path: cfg.DBName}
+			return u.String(), dsn
+		},
+		blob: literal,
+		at:   milliseconds,
+	},
+	{
+		kind: "sqlite", driver: "sqlite",
+		open: func(t *testing.T) (string, string) {
+			file := filepath.Join(t.TempDir(), "a b?c#d%.db")
+			return "sqlite:" + file, "file:" + (&url.URL{Path: file}).EscapedPath() + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)"
+		},
+		blob: literal,
+		at:   milliseconds,
+	},
+}
+
+func literal(b []byte) string { return "x'" + hex.EncodeToString(b) + "'" }
+
+func milliseconds(at time.Time) string { return fmt.Sprint(at.UnixMilli()) }
+
+// asURL writes PostgreSQL's keywords as a URL.
+func asURL(t *testing.T, dsn string) string {
+	t.Helper()
+	if strings.Contains(dsn, "://") {
+		return dsn
+	}
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := url.Values{"host": {cfg.Host}, "port": {fmt.Sprint(cfg.Port)}}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(cfg.User, cfg.Password), Path: "/" + cfg.Database, RawQuery: q.Encode()}
+	return u.String()
+}
+
+// filled returns the URL of a database whose table, made by the statements that
+// schema prints, holds fixed records.
+func (s sqlServer) filled(t *testing.T) (store string) {
+	t.Helper()
+	store, dsn := s.empty(t)
+	db := sqlOpen(t, s.driver, dsn)
+	for _, r := range fixed {
+		id := r.ID()
+		columns, values := "", ""
+		if !r.leaseUntil.IsZero() {
+			columns, values = ", lease_token, lease_until", ", "+s.blob(id[:])+", "+s.at(r.leaseUntil)
+			if s.kind == "postgres" {
+				values = strings.Replace(values, s.blob(id[:]), "'"+hex.EncodeToString(id[:])+"'", 1)
+			}
+		}
+		name, key := s.blob(id[:]), "key"
+		if s.kind == "postgres" {
+			name = "'" + hex.EncodeToString(id[:]) + "'"
+		}
+		if s.kind == "mysql" {
+			key = "`key`"
+		}
+		text := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+		insert := "INSERT INTO idempotency_records (id, scope, operation, " + key + ", fingerprint, status, header, body, created_at, expires_at" + columns +
+			") VALUES (" + strings.Join([]string{
+			name, text(r.Scope), text(r.Operation), text(r.Key), s.blob([]byte("\x01fingerprint")), fmt.Sprint(r.status),
+			s.blob(idempotency.MarshalHeader(r.header)), s.blob([]byte(r.body)), s.at(r.created), s.at(r.expires),
+		}, ", ") + values + ")"
+		if _, err := db.ExecContext(t.Context(), insert); err != nil {
+			t.Fatalf("%s: %v", insert, err)
+		}
+	}
+	return store
+}
+
+// row is a record of fixed content.
+type row struct {
+	idempotency.Identity
+	status           int
+	header           http.Header
+	body             string
+	created, expires time.Time
+	leaseUntil       time.Time
+}
+
+var (
+	past   = time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	future = time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+// hostileScope would clear a terminal, and begin a line of its own.
+const hostileScope = "tenant-3\x1b[2J\n\"quoted\""
+
+// fixed are records in every state.
+var fixed = []row{
+	{
+		Identity: idempotency.Identity{Scope: "tenant-1", Operation: "createPayment", Key: "0192f5a0-7c1e-7abc-8def-000000000001"},
+		status:   201, header: http.Header{"Content-Type": {"application/json"}, "Location": {"/payments/17"}}, body: `{"id":17,"note":"SECRET"}`,
+		created: past, expires: future,
+	},
+	{
+		Identity: idempotency.Identity{Scope: "tenant-2", Operation: "createPayment", Key: "0192f5a0-7c1e-7abc-8def-000000000002"},
+		status:   402, header: http.Header{"Content-Type": {"application/problem+json"}}, body: `{"note":"SECRET"}`,
+		created: past, expires: past.Add(time.Hour),
+	},
+	{
+		Identity: idempotency.Identity{Scope: "tenant-1", Operation: "createRefund", Key: "order-4711-refund"},
+		created:  past, expires: future, leaseUntil: future.Add(-time.Hour),
+	},
+	{
+		Identity: idempotency.Identity{Scope: "tenant-1", Operation: "createRefund", Key: "order-4712-refund"},
+		created:  past, expires: future, leaseUntil: past.Add(time.Minute),
+	},
+	{
+		Identity: idempotency.Identity{Scope: hostileScope, Operation: "createPayment", Key: "k"},
+		status:   200, header: http.Header{"Content-Type": {"application/octet-stream"}}, body: "\x1b[31mSECRET\xff",
+		created: past, expires: future,
+	},
+}
+
+// liveStore is an empty store of each kind, for records that tests make.
+type liveStore struct {
+	name string
+	open func(t *testing.T) string
+}
+
+// empty returns the URL of a database whose table the statements that schema
+// prints have made, and the driver's own name of it.
+func (s sqlServer) empty(t *testing.T) (store, dsn string) {
+	t.Helper()
+	store, dsn = s.open(t)
+	db := sqlOpen(t, s.driver, dsn)
+	for statement := range strings.SplitSeq(must(t, exitDone, "", "schema", "-store", s.kind), ";\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	return store, dsn
+}
+
+func liveStores() []liveStore {
+	var all []liveStore
+	for _, s := range sqlServers {
+		all = append(all, liveStore{s.kind, func(t *testing.T) string {
+			store, _ := s.empty(t)
+			return store
+		}})
+	}
+	prefix := func() string {
+		return fmt.Sprintf("prefix=%s", url.QueryEscape(fmt.Sprintf("t%d:", time.Now().UnixNano())))
+	}
+	dynamo := func(server func(testing.TB) string) func(t *testing.T) string {
+		return func(t *testing.T) string {
+			endpoint := server(t)
+			table := fmt.Sprintf("idemctl-%d", time.Now().UnixNano())
+			client := dynamodb.New(dynamodb.Options{
+				BaseEndpoint: aws.String(endpoint), Region: "eu-central-1",
+				Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+					return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil
+				}),
+			})
+			create := must(t, exitDone, "", "schema", "-store", "dynamodb", "-table", table)
+			if !strings.Contains(create, "create-table --table-name "+table+" --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST\n") {
+				t.Fatalf("schema prints\n%s", create)
+			}
+			_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+				TableName: aws.String(table), BillingMode: types.BillingModePayPerRequest,
+				AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String("id"), AttributeType: types.ScalarAttributeTypeS}},
+				KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String("id"), KeyType: types.KeyTypeHash}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return "dynamodb://" + table + "?region=eu-central-1&endpoint=" + url.QueryEscape(endpoint)
+		}
+	}
+	return append(all,
+		liveStore{"redis", func(t *testing.T) string { return "redis://" + testenv.Redis(t) + "/0?" + prefix() }},
+		liveStore{"redis cluster", func(t *testing.T) string {
+			addrs := testenv.RedisCluster(t)
+			return "redis://" + addrs[0] + "?cluster=true&addr=" + addrs[1] + "&" + prefix()
+		}},
+		liveStore{"dynalite", dynamo(testenv.Dynalite)},
+		liveStore{"kumo", dynamo(testenv.Kumo)},
+	)
+}
+
+// execute runs a request on a store; during is called while it runs.
+func execute(t *testing.T, store string, id idempotency.Identity, body string, during func()) error {
+	t.Helper()
+	o, err := open(t.Context(), store, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.close()
+	req := idempotency.Request{Identity: id, Fingerprint: idempotency.Fingerprint{1}, Retention: time.Hour}
+	work := func() idempotency.Response {
+		during()
+		return idempotency.Response{Status: 201, Header: http.Header{"Location": {"/" + body}}, Body: []byte(body)}
+	}
+	switch s := o.records.(type) {
+	case *pgxstore.Store:
+		_, err = s.Execute(t.Context(), req, func(context.Context, pgx.Tx) (idempotency.Response, error) { return work(), nil })
+	case *sqlstore.Store:
+		_, err = s.Execute(t.Context(), req, func(context.Context, *sql.Tx) (idempotency.Response, error) { return work(), nil })
+	case *redisstore.Store:
+		_, err = s.Execute(t.Context(), req, func(context.Context, *redisstore.Tx) (idempotency.Response, error) { return work(), nil })
+	case *dynamostore.Store:
+		_, err = s.Execute(t.Context(), req, func(context.Context, *dynamostore.Tx) (idempotency.Response, error) { return work(), nil })
+	default:
+		t.Fatalf("%T is no store of this test", s)
+	}
+	return err
+}
+
+func sqlOpen(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
