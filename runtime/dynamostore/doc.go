@@ -63,6 +63,12 @@
 // a write depend on what work has read before: what is read is not isolated.
 // A conflict with another transaction is tried again, for the same time.
 //
+// # Lease mode
+//
+// The store is no [idempotency.Leaser]: a handler in lease mode, whose effects lie
+// outside of the database, needs a store on a SQL database, and this one does not
+// compile there.
+//
 // # Tables
 //
 // [CreateTable] makes the table: partition key "id", a string, no sort key, time

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idemgen/idemgen/runtime/dynamostore"
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // temporary is the name of a table that is deleted after the test.
@@ -158,5 +159,13 @@ func TestCreateTable(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The store is refused by the compiler where an operation is in lease mode.
+func TestIsNoLeaser(t *testing.T) {
+	t.Parallel()
+	if _, leases := any(new(dynamostore.Store)).(idempotency.Leaser); leases {
+		t.Error("the store is an idempotency.Leaser: say so in its documentation and run storetest.RunLeases")
 	}
 }

@@ -235,3 +235,11 @@ func TestHashTagIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// The store is refused by the compiler where an operation is in lease mode.
+func TestIsNoLeaser(t *testing.T) {
+	t.Parallel()
+	if _, leases := any(new(redisstore.Store)).(idempotency.Leaser); leases {
+		t.Error("the store is an idempotency.Leaser: say so in its documentation and run storetest.RunLeases")
+	}
+}
