@@ -26,7 +26,7 @@ FUZZTIME ?= 5000x
 
 # Where every server is required, the versions that are promised are the ones
 # that tests use.
-TESTED_ON = $(if $(filter all,$(IDEM_REQUIRE)),-tested-on 'docs/reliability.md#Tested on')
+TESTED_ON = $(if $(filter all,$(IDEM_REQUIRE)),-tested-on 'README.md#Stores')
 
 .DEFAULT_GOAL := help
 
