@@ -56,7 +56,8 @@ func (s *Store) listPage(ctx context.Context, filter idempotency.Filter, after s
 	}
 	err = s.reading(ctx, func(tx pgx.Tx) error {
 		if filter.ID == [16]byte{} {
-			last := s.onTable("select id::text from $table" + where.sql() + " order by id limit 1 offset " + strconv.Itoa(listPage-1))
+			// Unqualified, id would be the text, whose order no index has.
+			last := s.onTable("select id::text from $table as r" + where.sql() + " order by r.id limit 1 offset " + strconv.Itoa(listPage-1))
 			if err := tx.QueryRow(ctx, last, where.args...).Scan(&end); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
