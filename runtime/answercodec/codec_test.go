@@ -243,12 +243,18 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// The format and every byte before the sealed answer are part of what is sealed,
-// even where they would be read alike.
+// anyID is a service that finds its key without the id, as some do.
+type anyID struct{ *answercodec.Keyring }
+
+func (k anyID) Unwrap(ctx context.Context, _ string, wrapped []byte) ([]byte, error) {
+	return k.Keyring.Unwrap(ctx, "1", wrapped)
+}
+
+// The format, the key's id and every byte before the sealed answer are part of what
+// is sealed, even where they would be read alike.
 func TestSealedWhole(t *testing.T) {
 	t.Parallel()
-	keys := answercodec.WithEncryption(ring(t, "1"))
-	c := newCodec(t, keys, answercodec.WithCompression())
+	c := newCodec(t, answercodec.WithEncryption(anyID{ring(t, "1")}), answercodec.WithCompression())
 	binding := []byte("binding")
 	compressed, err := c.Encode(t.Context(), binding, list(2000))
 	if err != nil {
@@ -257,6 +263,7 @@ func TestSealedWhole(t *testing.T) {
 	_, n := binary.Uvarint(compressed.Data)
 	for name, e := range map[string]idempotency.Encoded{
 		"format":        {Format: 2, KeyID: compressed.KeyID, Data: compressed.Data},
+		"key's id":      {Format: 3, KeyID: "2", Data: compressed.Data},
 		"length's form": {Format: 3, KeyID: compressed.KeyID, Data: append([]byte{compressed.Data[0] | 0x80, 0}, compressed.Data[n:]...)},
 	} {
 		if got, err := c.Decode(t.Context(), binding, e); err == nil {

@@ -16,8 +16,9 @@
 // tried. Whoever can write to the table cannot change an answer or its status,
 // nor put it in the place of another, which would be replayed: an answer is
 // bound to scope, operation, key, fingerprint and status. They can still delete
-// a record, so that its request runs again, and change its times. And they can
-// put a plain answer into a row, until [WithEncryptedOnly] refuses those.
+// a record, so that its request runs again, put back an earlier answer to the same
+// request, and change its times. And they can put a plain answer into a row, until
+// [WithEncryptedOnly] refuses those.
 //
 // # Keys
 //

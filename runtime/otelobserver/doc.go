@@ -10,7 +10,8 @@
 //
 // Keys and scopes never appear, and neither do the texts of errors. Every
 // attribute of a metric takes few values: operations are those of the document,
-// and codes and statuses that a foreign server makes up are counted together.
+// codes that a foreign server makes up are counted together, and statuses have
+// three digits.
 //
 // Names follow OpenTelemetry's Semantic Conventions 1.23.0, the first in which
 // those of HTTP are stable: error.type, http.response.status_code and
