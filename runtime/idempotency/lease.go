@@ -314,8 +314,10 @@ func (l *Lease) beat() {
 		l.timer.Reset(min(l.req.Lease/3/retries, l.until.Sub(now)))
 	case beyond:
 		l.lose("the handler has run for longer than leases are extended")
-	default:
+	case l.failed != nil:
 		l.lose(fmt.Sprintf("it ended before it was extended: %v", l.failed))
+	default:
+		l.lose("it ended before it was extended: the store's answer or this process was held up")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -146,6 +147,28 @@ func TestLeaseThatIsNotExtendedRunsOut(t *testing.T) {
 	if err != nil {
 		t.Errorf("Execute: %v, want the answer to be kept", err)
 	}
+}
+
+// A lease that ends although no extension has failed says so, as where the store
+// has answered too late.
+func TestLeaseThatIsExtendedTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &shaky{Store: memstore.New(), extend: func() error {
+			time.Sleep(time.Minute)
+			return nil
+		}}
+		_, err := idempotency.Leases(store, time.Hour).Execute(t.Context(), leased(3*time.Second), func(ctx context.Context, _ *idempotency.Lease) (idempotency.Response, error) {
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, idempotency.ErrLeaseLost) || !strings.HasSuffix(cause.Error(), "held up") {
+				t.Errorf("the cause is %v", cause)
+			}
+			return refunded, nil
+		})
+		if err != nil {
+			t.Errorf("Execute: %v, want the answer to be kept", err)
+		}
+	})
 }
 
 // deaf is a store that frees keys, and misses the first answer.
