@@ -18,7 +18,8 @@ type Codec interface {
 	// Encode returns the form in which answer is to be stored, or the zero
 	// Encoded to store it as it is. Binding says whose answer it is: identity,
 	// fingerprint and status. If Encode fails, the effects of work are rolled
-	// back. It runs in the transaction of work, which holds locks: a call to
+	// back; under a [Lease], whose effects lie elsewhere, it is tried again for
+	// 5 s. It runs in the transaction of work, which holds locks: a call to
 	// another system does not belong here unless it is rare.
 	Encode(ctx context.Context, binding, answer []byte) (Encoded, error)
 	// Decode returns the answer that Encode was given with this binding. For
