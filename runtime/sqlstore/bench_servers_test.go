@@ -86,9 +86,20 @@ func (x *business) first(ctx context.Context) error {
 	return err
 }
 
-// BenchmarkServers compares, in slices that take turns, a first request with
-// its bare transaction and a replay with a SELECT by primary key. It reports the
-// median of the slices' ratios.
+// leased is a first request under a lease, whose handler runs the bare
+// transaction.
+func (x *business) leased(ctx context.Context) error {
+	req := request(fmt.Sprint("leased-", x.calls.Add(1)))
+	req.Lease = 30 * time.Second
+	_, err := idempotency.Leases(x.store, time.Minute).Execute(ctx, req, func(ctx context.Context, _ *idempotency.Lease) (idempotency.Response, error) {
+		return created(strings.Repeat("x", 512)), x.bare(ctx)
+	})
+	return err
+}
+
+// BenchmarkServers compares, in slices that take turns, a first request, and one
+// under a lease, with its bare transaction, and a replay with a SELECT by primary
+// key. It reports the median of the slices' ratios.
 //
 //	go run ./internal/testenv/testpg -durable -- go test -run '^$' -bench Servers -benchtime 20x ./sqlstore
 func BenchmarkServers(b *testing.B) {
@@ -104,6 +115,7 @@ func BenchmarkServers(b *testing.B) {
 			x := newBusiness(b, srv, db)
 			for _, clients := range []int{1, 8} {
 				b.Run(fmt.Sprintf("First/%d", clients), func(b *testing.B) { compare(b, clients, x.bare, x.first) })
+				b.Run(fmt.Sprintf("Lease/%d", clients), func(b *testing.B) { compare(b, clients, x.bare, x.leased) })
 			}
 			req := request("replayed")
 			if _, err := x.store.Execute(b.Context(), req, x.work); err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -58,6 +59,24 @@ func BenchmarkFirst(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkLease is a first request under a lease whose handler does nothing: two
+// commits.
+func BenchmarkLease(b *testing.B) {
+	leases := idempotency.Leases(newStore(b, benchDB(b)), time.Minute)
+	i := 0
+	for b.Loop() {
+		i++
+		req := request(strconv.Itoa(i))
+		req.Lease = 30 * time.Second
+		_, err := leases.Execute(b.Context(), req, func(context.Context, *idempotency.Lease) (idempotency.Response, error) {
+			return created(string(make([]byte, 512))), nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 // BenchmarkReplay compares a replay with a SELECT by primary key.

@@ -27,6 +27,7 @@ const (
 	afterCommit  moment = "after COMMIT"
 	beforeExec   moment = "before a statement that is not prepared"
 
+	beforeTakeOver   moment = "before a claim is taken over"
 	beforeClaim      moment = "before the claim of a lease"
 	afterClaim       moment = "after the claim of a lease"
 	afterEffect      moment = "after the effect of a lease"
@@ -40,6 +41,7 @@ var moments = []struct {
 	before, after moment
 }{
 	{"INSERT INTO main", beforeClaim, afterClaim},
+	{"SET lease_token", beforeTakeOver, ""},
 	{"INSERT INTO effects", "", afterEffect},
 	{"SET lease_until = NULL", beforeCompletion, afterCompletion},
 }

@@ -255,6 +255,61 @@ func TestAnswerBeatsTakeOver(t *testing.T) {
 	}
 }
 
+// A lease that has passed, and that its holder extends while another attempt
+// takes it over, stays with its holder.
+//
+// Covers CON-10.
+func TestExtensionBeatsTakeOver(t *testing.T) {
+	t.Parallel()
+	holder, req := idempotency.LeaseToken{1}, refundRequest()
+	check := func(t *testing.T, s *sqlstore.Store) {
+		t.Helper()
+		if _, err := s.AcquireLease(t.Context(), req, idempotency.LeaseToken{2}); !isInFlight(err) {
+			t.Errorf("take-over: %v, want %v", err, idempotency.ErrInFlight)
+		}
+		if err := s.CompleteLease(t.Context(), req, holder, created("first")); err != nil {
+			t.Errorf("CompleteLease: %v", err)
+		}
+	}
+	claim := func(t *testing.T, s *sqlstore.Store, db *sql.DB, back string) (extend func()) {
+		t.Helper()
+		if _, err := s.AcquireLease(t.Context(), req, holder); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := s.ExtendLease(t.Context(), req, holder, time.Minute); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, srv := range servers() {
+		t.Run(srv.name, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := srv.pool(t)
+			extend := claim(t, srv.on(t, db), db, fmt.Sprintf(srv.back, "idempotency_records", 61_000))
+			p, through := srv.proxied(t, srv.plain(dsn))
+			p.before("SET lease_token", extend)
+			check(t, srv.store(t, through, 2))
+		})
+	}
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		file := filepath.Join(t.TempDir(), "test.db")
+		db := openDB(t, file, wal, 0)
+		prepare(t, db)
+		extend := claim(t, newStore(t, db), db, "UPDATE idempotency_records SET created_at = created_at - 61000, expires_at = expires_at - 61000, lease_until = lease_until - 61000")
+		check(t, newStore(t, openFaults(t, file, func(at moment) error {
+			if at == beforeTakeOver {
+				extend()
+			}
+			return nil
+		})))
+	})
+}
+
 // A session's time zone moves no lease.
 //
 // Covers EXP-07, EXP-08.
