@@ -81,8 +81,13 @@ func (s *Store) CompleteLease(ctx context.Context, req idempotency.Request, toke
 	if err != nil {
 		return err
 	}
-	return s.step(ctx, req, s.sql.completeLease, token,
+	err = s.step(ctx, req, s.sql.completeLease, token,
 		encodeInterval(req.Retention), encodeInt2(resp.Status), header, nonNil(body))
+	if err == nil {
+		_, lock := req.Identity.Hash()
+		s.recent.add(lock)
+	}
+	return err
 }
 
 // ReleaseLease implements [idempotency.Leaser], in one round trip.
