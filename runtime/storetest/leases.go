@@ -518,9 +518,11 @@ func leaseCeiling[Tx any](s *leaseSuite[Tx]) {
 	s.answersUnderLease(s.Store, req, answer("taken over"))
 }
 
-// A handler extends its lease by itself, and never shortens it.
+// A handler extends its lease by itself, and never shortens it. The claim is kept
+// for as long, though answers are not.
 func leaseExtend[Tx any](s *leaseSuite[Tx]) {
 	req := leaseRequest("k")
+	req.Retention = 5 * time.Minute
 	var kept *idempotency.Lease
 	_, err := idempotency.Leases(s.leaser(s.Store), 0).Execute(s.ctx, req, func(ctx context.Context, l *idempotency.Lease) (idempotency.Response, error) {
 		kept = l
@@ -545,6 +547,9 @@ func leaseExtend[Tx any](s *leaseSuite[Tx]) {
 			s.Error("an extension by nothing: no error")
 		}
 		s.advance(30 * time.Minute)
+		if n, err := s.last().Sweep(ctx); n != 0 || err != nil {
+			s.Errorf("Sweep: %d, %v; the claim is live", n, err)
+		}
 		s.refusesLease(s.last(), req, idempotency.ErrInFlight)
 		return answer("first"), nil
 	})
