@@ -84,7 +84,7 @@ func (s *Store) CompleteLease(ctx context.Context, req idempotency.Request, toke
 	err = s.step(ctx, req, s.sql.completeLease, token,
 		encodeInterval(req.Retention), encodeInt2(resp.Status), header, nonNil(body))
 	if err == nil {
-		_, lock := req.Identity.Hash()
+		_, lock := req.Hash()
 		s.recent.add(lock)
 	}
 	return err
