@@ -189,7 +189,25 @@ func (inv *invocation) redacted(err error) string {
 			return r
 		}
 		return '?'
-	}, strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\t' }), " "))
+	}, oneLine(text))
+}
+
+// oneLine puts a semicolon between the lines of text, except behind a colon.
+func oneLine(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.Join(strings.FieldsFunc(line, func(r rune) bool { return r == '\n' || r == '\t' }), " ")
+		switch before := b.String(); {
+		case line == "":
+			continue
+		case strings.HasSuffix(before, ":"):
+			b.WriteString(" ")
+		case before != "":
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // none refuses arguments beside flags.

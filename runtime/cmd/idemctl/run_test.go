@@ -400,6 +400,14 @@ func TestRedacted(t *testing.T) {
 	}
 }
 
+// What a store finds wrong in several places is told apart.
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	if got := oneLine("table x:\n\tcolumn a is missing\n\tcolumn b is missing\n"); got != "table x: column a is missing; column b is missing" {
+		t.Error(got)
+	}
+}
+
 // timeouts keeps attempts at servers that are not there short.
 func timeouts(args []string) []string {
 	if args[0] == "list" && !slices.Contains(args, "-state") {
