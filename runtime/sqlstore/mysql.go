@@ -99,7 +99,7 @@ func (e *mysqlEngine) write() {
 	// is read when the lock is held; and InnoDB makes a statement's snapshot when
 	// it reads the first row. So what the last holder of the lock has committed
 	// is seen, at every isolation level but READ UNCOMMITTED, which open refuses.
-	e.enter = r.Replace("$syncedSELECT l.held, $record FROM (SELECT GET_LOCK('$lock', 0) AS held) AS l" +
+	e.enter = r.Replace("$syncedSELECT l.held, CONCAT(@@global.read_only) NOT IN ('0', 'OFF'), $record FROM (SELECT GET_LOCK('$lock', 0) AS held) AS l" +
 		" LEFT JOIN $table AS r ON r.id = IF(l.held IS NULL, $id, $id)")
 	e.look = r.Replace("$syncedSELECT $record FROM (SELECT 1 AS one) AS l LEFT JOIN $table AS r ON r.id = $id")
 	e.expire = r.Replace("DELETE FROM $table WHERE id = $id AND (expires_at <= $now OR lease_until <= $now)")
@@ -123,6 +123,9 @@ func (*mysqlEngine) oneWriter() bool { return false }
 
 func (e *mysqlEngine) proves() bool { return !e.cluster }
 
+// errMySQLReadOnly is also what a pool leads to when its server was demoted.
+var errMySQLReadOnly = errors.New("the server, or the session, takes no writes (read_only): connect to the primary")
+
 // claim takes the lock and reads the record outside a transaction: inside a
 // SERIALIZABLE one the read would lock the gap that a new record falls into. A
 // lock belongs to the session. It is given back by its name, and where that
@@ -134,7 +137,8 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 	}
 	a := new(attempt)
 	var held sql.NullBool
-	a.now, a.record, err = scan(conn.QueryRowContext(ctx, e.at(k.id, e.enter)), &held)
+	var readOnly bool
+	a.now, a.record, err = scan(conn.QueryRowContext(ctx, e.at(k.id, e.enter)), &held, &readOnly)
 	if err == nil && !held.Valid {
 		err = errors.New("sqlstore: GET_LOCK failed")
 	}
@@ -149,6 +153,10 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 			discard(conn)
 		}
 		conn.Close()
+	}
+	if readOnly { // a replica may have a record that was released since
+		a.end(endTimeout)
+		return nil, errMySQLReadOnly
 	}
 	if !a.held || a.record.live() {
 		return a, nil

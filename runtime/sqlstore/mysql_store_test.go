@@ -250,6 +250,40 @@ func TestAnswerLargerThanPacketOnMySQL(t *testing.T) {
 	}
 }
 
+// On a server that takes no writes any more, work does not run, nothing is
+// replayed, and no claim stays.
+func TestReadOnlyWhileRunningOnMySQL(t *testing.T) {
+	t.Parallel()
+	db := openMySQL(t, testenv.OwnMariaDB(t).DSN, nil, 0)
+	fillMySQL(t, db)
+	s := mysqlServer().on(t, db)
+	if _, err := s.Execute(t.Context(), request("before"), pay("before")); err != nil {
+		t.Fatal(err)
+	}
+	readOnly := func(value string) {
+		if _, err := db.ExecContext(t.Context(), "SET GLOBAL read_only = "+value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	readOnly("ON")
+	for _, key := range []string{"k", "k", "before"} {
+		_, err := s.Execute(t.Context(), request(key), never(t))
+		if code, _ := codeOf(err); code != idempotency.CodeUnavailable || !strings.Contains(err.Error(), "connect to the primary") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	readOnly("OFF")
+	if _, err := s.Execute(t.Context(), request("k"), pay("k")); err != nil {
+		t.Errorf("writable again: %v", err)
+	}
+	if res, err := s.Execute(t.Context(), request("before"), never(t)); err != nil || !res.Replayed {
+		t.Errorf("replay: %t, %v", res.Replayed, err)
+	}
+	if n := count(t, db, "k"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
 // Sweeps of several batches, by two processes at once, delete every expired
 // record once and no other, by the index.
 //

@@ -49,7 +49,7 @@ func TestMySQLClaimReadsUnderItsLock(t *testing.T) {
 				_, err = s.Execute(t.Context(), req, func(ctx context.Context, _ *sql.Tx) (idempotency.Response, error) {
 					go func() {
 						var held bool
-						_, rec, err := scan(conn.QueryRowContext(context.WithoutCancel(ctx), waiting), &held)
+						_, rec, err := scan(conn.QueryRowContext(context.WithoutCancel(ctx), waiting), &held, new(bool))
 						if err == nil && (!held || rec == nil) {
 							err = fmt.Errorf("held %v, record %v", held, rec)
 						}

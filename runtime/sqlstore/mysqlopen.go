@@ -81,7 +81,7 @@ func (e *mysqlEngine) inspect(ctx context.Context, conn *sql.Conn, table string)
 	case isolation == "READ-UNCOMMITTED":
 		return errors.New("the isolation level is READ UNCOMMITTED, at which an answer could be replayed that is rolled back later: choose another one in the data source name, such as READ COMMITTED")
 	case v["read_only"] != "OFF" || v["super_read_only"] == "ON" || v["innodb_read_only"] == "ON" || v["tx_read_only"] == "ON" || v["transaction_read_only"] == "ON":
-		return errors.New("the server, or the session, takes no writes (read_only): connect to the primary")
+		return errMySQLReadOnly
 	case e.cluster && mariaDB:
 		e.synced = "SET STATEMENT wsrep_sync_wait = 1 FOR "
 	case e.cluster && !syncsReads(v["wsrep_sync_wait"]):
