@@ -149,9 +149,9 @@ var (
 	cutChunksAfter = afterwards("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"id\"\r\n")
 	// cutOpenAfter sends half the JSON to a client that cannot know its length.
 	cutOpenAfter         = afterwards("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"id\":\"0000")
-	emptyAfter           = afterwards("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n")
-	noGzipAfter          = afterwards("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!")
-	otherTypeAfter       = afterwards("HTTP/1.1 201 Created\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<html")
+	emptyAfter           = afterwards("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	noGzipAfter          = afterwards("HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nConnection: close\r\nContent-Length: 9\r\n\r\nnot gzip!")
+	otherTypeAfter       = afterwards("HTTP/1.1 201 Created\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: 5\r\n\r\n<html")
 	garbage              = answerWith("SSH-2.0-OpenSSH_9.6\r\n\r\n")
 	withoutKey     fault = func(p *proxy, client net.Conn, req *http.Request) {
 		req.Header.Del("Idempotency-Key")
@@ -170,9 +170,10 @@ func afterwards(text string) fault {
 	}
 }
 
-// status answers without the server.
+// status answers without the server, and says that the connection ends: a client
+// that used it once more could not tell what became of that request.
 func status(code int, lines ...string) fault {
-	header := strings.Join(append(lines, "Content-Length: 4"), "\r\n")
+	header := strings.Join(append(lines, "Connection: close", "Content-Length: 4"), "\r\n")
 	return answerWith(fmt.Sprintf("HTTP/1.1 %d %s\r\n%s\r\n\r\ntext", code, http.StatusText(code), header))
 }
 
