@@ -253,6 +253,13 @@ func TestStandby(t *testing.T) {
 	if _, err := s.Execute(t.Context(), request("before"), payPostgreSQL("before")); err != nil {
 		t.Fatal(err)
 	}
+	leased := request("leased")
+	leased.Lease = time.Minute
+	if _, err := idempotency.Leases(s, time.Minute).Execute(t.Context(), leased, func(context.Context, *idempotency.Lease) (idempotency.Response, error) {
+		return created("leased"), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	pair.Primary.Crash(t)
 	for _, key := range []string{"before", "new"} {
 		_, err := s.Execute(t.Context(), request(key), never(t))
@@ -262,6 +269,9 @@ func TestStandby(t *testing.T) {
 		if !errors.Is(err, idempotency.ErrUnavailable) {
 			t.Errorf("%s on the standby: %v, want %v", key, err, idempotency.ErrUnavailable)
 		}
+	}
+	if _, err := s.AcquireLease(t.Context(), leased, idempotency.LeaseToken{1}); !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Errorf("under a lease on the standby: %v, want %v", err, idempotency.ErrUnavailable)
 	}
 	pair.Promote(t)
 	if res := recovered(t, s, request("before"), never(t)); !res.Replayed {

@@ -94,14 +94,15 @@ type mysqlEngine struct {
 
 // write makes the statements.
 func (e *mysqlEngine) write() {
-	r := strings.NewReplacer("$table", e.table, "$now", mysqlNow, "$record", mysqlRecord, "$synced", e.synced)
+	r := strings.NewReplacer("$table", e.table, "$now", mysqlNow, "$record", mysqlRecord, "$synced", e.synced,
+		"$readOnly", "CONCAT(@@global.read_only) NOT IN ('0', 'OFF')")
 	// The id that is looked for depends on what GET_LOCK answers, so the record
 	// is read when the lock is held; and InnoDB makes a statement's snapshot when
 	// it reads the first row. So what the last holder of the lock has committed
 	// is seen, at every isolation level but READ UNCOMMITTED, which open refuses.
-	e.enter = r.Replace("$syncedSELECT l.held, CONCAT(@@global.read_only) NOT IN ('0', 'OFF'), $record FROM (SELECT GET_LOCK('$lock', 0) AS held) AS l" +
+	e.enter = r.Replace("$syncedSELECT l.held, $readOnly, $record FROM (SELECT GET_LOCK('$lock', 0) AS held) AS l" +
 		" LEFT JOIN $table AS r ON r.id = IF(l.held IS NULL, $id, $id)")
-	e.look = r.Replace("$syncedSELECT $record FROM (SELECT 1 AS one) AS l LEFT JOIN $table AS r ON r.id = $id")
+	e.look = r.Replace("$syncedSELECT $readOnly, $record FROM (SELECT 1 AS one) AS l LEFT JOIN $table AS r ON r.id = $id")
 	e.expire = r.Replace("DELETE FROM $table WHERE id = $id AND (expires_at <= $now OR lease_until <= $now)")
 	e.delete = r.Replace("DELETE FROM $table WHERE id = $id AND (lease_until IS NULL OR lease_until <= $now) AND created_at = ")
 	e.leases = newMySQLLeases(r)
@@ -124,6 +125,7 @@ func (*mysqlEngine) oneWriter() bool { return false }
 func (e *mysqlEngine) proves() bool { return !e.cluster }
 
 // errMySQLReadOnly is also what a pool leads to when its server was demoted.
+// Nothing is replayed there: a replica may have a record that was released since.
 var errMySQLReadOnly = errors.New("the server, or the session, takes no writes (read_only): connect to the primary")
 
 // claim takes the lock and reads the record outside a transaction: inside a
@@ -154,7 +156,7 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 		}
 		conn.Close()
 	}
-	if readOnly { // a replica may have a record that was released since
+	if readOnly {
 		a.end(endTimeout)
 		return nil, errMySQLReadOnly
 	}
@@ -217,7 +219,12 @@ func (e *mysqlEngine) fits(size int) error {
 }
 
 func (e *mysqlEngine) find(ctx context.Context, id [16]byte) (int64, *record, error) {
-	return scan(e.db.QueryRowContext(ctx, e.at(id, e.look)))
+	var readOnly bool
+	now, r, err := scan(e.db.QueryRowContext(ctx, e.at(id, e.look)), &readOnly)
+	if readOnly && err == nil {
+		return 0, nil, errMySQLReadOnly
+	}
+	return now, r, err
 }
 
 func (e *mysqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {

@@ -3,11 +3,13 @@ package sqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -260,6 +262,14 @@ func TestReadOnlyWhileRunningOnMySQL(t *testing.T) {
 	if _, err := s.Execute(t.Context(), request("before"), pay("before")); err != nil {
 		t.Fatal(err)
 	}
+	leased, token := request("leased"), idempotency.LeaseToken{1}
+	leased.Lease = time.Minute
+	if _, err := s.AcquireLease(t.Context(), leased, token); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CompleteLease(t.Context(), leased, token, created("leased")); err != nil {
+		t.Fatal(err)
+	}
 	readOnly := func(value string) {
 		if _, err := db.ExecContext(t.Context(), "SET GLOBAL read_only = "+value); err != nil {
 			t.Fatal(err)
@@ -271,6 +281,9 @@ func TestReadOnlyWhileRunningOnMySQL(t *testing.T) {
 		if code, _ := codeOf(err); code != idempotency.CodeUnavailable || !strings.Contains(err.Error(), "connect to the primary") {
 			t.Errorf("%s: %v", key, err)
 		}
+	}
+	if _, err := s.AcquireLease(t.Context(), leased, token); !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Errorf("under a lease: %v, want %v", err, idempotency.ErrUnavailable)
 	}
 	readOnly("OFF")
 	if _, err := s.Execute(t.Context(), request("k"), pay("k")); err != nil {

@@ -137,7 +137,7 @@ func newPostgreSQLEngine(db *sql.DB, table string) *postgresqlEngine {
 		enter: r.Replace(`SELECT CASE WHEN r.expires_at > now() AND (r.lease_until IS NULL OR r.lease_until > now()) THEN NULL ELSE pg_try_advisory_xact_lock($1::bigint) END,
 			set_config('idemgen.claim', $2::text, true), current_setting('transaction_read_only') = 'on', $now, $record
 			FROM (SELECT 1) AS one LEFT JOIN $table AS r ON r.id = $2::text::uuid`),
-		look: r.Replace(`SELECT $now, $record FROM (SELECT 1) AS one LEFT JOIN $table AS r ON r.id = $1::text::uuid`),
+		look: r.Replace(`SELECT current_setting('transaction_read_only') = 'on', $now, $record FROM (SELECT 1) AS one LEFT JOIN $table AS r ON r.id = $1::text::uuid`),
 		store: r.Replace(`INSERT INTO $table (id, created_at, expires_at, status, scope, operation, key, fingerprint, header, body)
 			VALUES ($1::text::uuid, statement_timestamp(), statement_timestamp() + $9::bigint * interval '1 millisecond',
 			CASE WHEN current_setting('idemgen.claim', true) = $1::text THEN $6::smallint END, $2, $3, $4, $5, $7, $8)`),
@@ -156,7 +156,8 @@ func (*postgresqlEngine) oneWriter() bool { return false }
 func (*postgresqlEngine) proves() bool { return true }
 
 // errReadOnly is what a pool leads to when it has followed a failover to the
-// wrong server.
+// wrong server. Nothing is replayed there: a standby may have a record that was
+// released since.
 var errReadOnly = errors.New("the database takes no writes: it is a standby, or default_transaction_read_only is on; connect to the primary (target_session_attrs=read-write finds it)")
 
 // readCommitted lets each statement see what was committed before it.
@@ -180,7 +181,7 @@ func (e *postgresqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 			a.later = err == nil
 			return err
 		}
-		a.now, a.record, err = scan(tx.QueryRowContext(ctx, e.look, uuid(k.id)))
+		a.now, a.record, err = scan(tx.QueryRowContext(ctx, e.look, uuid(k.id)), &readOnly)
 		return err
 	})
 	if err != nil {
@@ -239,7 +240,12 @@ func explained(err error) error {
 }
 
 func (e *postgresqlEngine) find(ctx context.Context, id [16]byte) (int64, *record, error) {
-	return scan(e.db.QueryRowContext(ctx, e.look, uuid(id)))
+	var readOnly bool
+	now, r, err := scan(e.db.QueryRowContext(ctx, e.look, uuid(id)), &readOnly)
+	if readOnly && err == nil {
+		return 0, nil, errReadOnly
+	}
+	return now, r, err
 }
 
 func (e *postgresqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
