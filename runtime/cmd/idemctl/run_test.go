@@ -359,7 +359,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"list", "-store", "redis://app:hunter2@" + nobody + "/0", "-table", "t"}, exitFailed, "prefix="},
 		{[]string{"list", "-store", "sqlite:"}, exitFailed, "sqlite:FILE"},
 		{[]string{"list", "-store", "sqlite://relative.db"}, exitFailed, "sqlite:FILE"},
-		{[]string{"list", "-store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, exitFailed, "unable to open"},
+		{[]string{"list", "-store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, exitFailed, "none.db: no such file or directory; a new one begins with idemctl schema -store sqlite"},
 		{[]string{"list", "-store", "dynamodb://t?zone=x"}, exitFailed, "zone"},
 		{[]string{"list", "-store", "dynamodb://id:hunter2@t?region=x"}, exitFailed, "credentials"},
 		{[]string{"list", "-store", "sqlite:x", "-state", "stuck"}, exitFailed, "stuck"},

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"database/sql"
+	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -150,6 +152,9 @@ func openSQLite(ctx context.Context, file, table string) (opened, error) {
 	}
 	if file == "" || strings.HasPrefix(file, "//") {
 		return opened{}, misuse("a store of SQLite is sqlite:FILE, with the file's path, absolute or not")
+	}
+	if _, err := os.Stat(file); err != nil {
+		return opened{}, fmt.Errorf("idemctl makes no database: %w; a new one begins with idemctl schema -store sqlite | sqlite3 FILE", err)
 	}
 	dsn := "file:" + (&url.URL{Path: file}).EscapedPath() + "?mode=rw&_pragma=busy_timeout(5000)&_pragma=synchronous(full)"
 	db, err := sql.Open("sqlite", dsn)
