@@ -104,7 +104,7 @@ func (u *upkeep) briefly(ctx context.Context, tx pgx.Tx, statements ...string) e
 }
 
 // list returns the partitions of the table in order, the default one last, and the
-// server's time.
+// server's time. It is an error if the default one has been taken away.
 func (u *upkeep) list(ctx context.Context, tx pgx.Tx) (parts []partition, now int64, err error) {
 	if err := tx.QueryRow(ctx, "select (extract(epoch from now()) * 1000)::bigint", pgx.QueryExecModeExec).Scan(&now); err != nil {
 		return nil, 0, err
@@ -128,6 +128,9 @@ func (u *upkeep) list(ctx context.Context, tx pgx.Tx) (parts []partition, now in
 		return nil
 	})
 	slices.SortFunc(parts, func(a, b partition) int { return cmp.Compare(a.from, b.from) })
+	if err == nil && (len(parts) == 0 || parts[len(parts)-1].from != end) {
+		err = noDefault(u.table)
+	}
 	return parts, now, err
 }
 

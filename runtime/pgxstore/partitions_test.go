@@ -739,6 +739,24 @@ func TestNewRefusesPartitions(t *testing.T) {
 	}
 }
 
+// A sweep says so when the default partition, or all of them, were taken away from
+// a store that is open.
+func TestSweepWithoutDefaultPartition(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newPartitioned(t))
+	s := newStore(t, pool, daily)
+	for _, which := range []string{"bound = 'DEFAULT'", "true"} {
+		if _, err := pool.Exec(t.Context(), `do $$ declare p regclass; begin
+			for p in select oid from (select oid, pg_get_expr(relpartbound, oid) as bound from pg_class where relispartition and relkind = 'r') as parts where `+which+`
+			loop execute 'drop table ' || p; end loop; end $$`); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.Sweep(t.Context()); n != 0 || err == nil || !strings.Contains(err.Error(), "no default partition") {
+			t.Errorf("%s: %d, %v", which, n, err)
+		}
+	}
+}
+
 // A user with the rights that requests need cannot keep partitions up, and is told
 // who can.
 func TestSweepByAnotherUser(t *testing.T) {

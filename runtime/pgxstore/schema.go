@@ -247,12 +247,16 @@ func (t table) checkPartitions(ctx context.Context, db querier, oid uint32) (byT
 	case unfit != "":
 		return false, fmt.Errorf("the partition %s of %s is UNLOGGED, foreign or partitioned itself; it must be an ordinary table", unfit, t.quoted())
 	case byTime && !complete:
-		return false, fmt.Errorf("the table %s has no default partition: a record that falls into no other one would be refused after its handler has run; CREATE TABLE %s PARTITION OF %[1]s DEFAULT",
-			t.quoted(), table{schema: t.schema, name: t.name + "_default"}.quoted())
+		return false, noDefault(t)
 	case byTime:
 		return true, t.checkLength()
 	}
 	return false, nil
+}
+
+func noDefault(t table) error {
+	return fmt.Errorf("the table %s has no default partition: a record that falls into no other one is refused after its handler has run; CREATE TABLE %s PARTITION OF %[1]s DEFAULT",
+		t.quoted(), table{schema: t.schema, name: t.name + "_default"}.quoted())
 }
 
 // check says what is wrong with a table that is there.
