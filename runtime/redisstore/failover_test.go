@@ -147,6 +147,16 @@ func (l *load) after(t *testing.T, n int64) {
 	eventually(t, "requests", func() bool { return l.next.Load() >= from+n })
 }
 
+// failed returns how many requests were not answered.
+func (l *load) failed() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, count := range l.failures {
+		n += count
+	}
+	return n
+}
+
 // check sends every answered request again and returns how many are answered
 // otherwise than before. It fails the test for each that has not one effect.
 func (l *load) check(t *testing.T, client redis.UniversalClient) (lost int) {
@@ -230,6 +240,41 @@ func TestSentinelReplacesMaster(t *testing.T) {
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	newLoad(t, client).kill(t, client, pair{master, replica})
+}
+
+// A server forgets the scripts, drops its clients' connections and runs out of memory
+// again and again while clients send requests. Every request has one effect, and
+// what was answered is replayed.
+//
+// Covers STO-03.
+func TestTroubledServer(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, testenv.StartRedis(t))
+	troubles := newClient(t, client.Options().Addr)
+	l := newLoad(t, client)
+	stop := make(chan struct{})
+	wg := l.send(t.Context(), 4, stop)
+	for i := range 60 {
+		l.after(t, 5)
+		for _, trouble := range [][]any{{"SCRIPT", "FLUSH"}, {"CLIENT", "KILL", "TYPE", "normal"}, {"CONFIG", "SET", "maxmemory", i % 2}} {
+			if err := troubles.Do(t.Context(), trouble...).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		if i%2 == 1 {
+			full := l.failed()
+			eventually(t, "requests that find the memory full", func() bool { return l.failed() > full })
+			if err := troubles.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if lost := l.check(t, client); lost > 0 {
+		t.Errorf("%d acknowledged answers lost", lost)
+	}
+	t.Logf("%d requests, failures %v", len(l.answers), l.failures)
 }
 
 // A hash slot moves from one master to another while clients send requests
