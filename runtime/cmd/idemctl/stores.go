@@ -52,6 +52,12 @@ func open(ctx context.Context, store, table string) (opened, error) {
 		return opened{}, misuse("the store's URL cannot be read: characters such as @ : / ? # %% in a password are written %%40 %%3A %%2F %%3F %%23 %%25")
 	}
 	switch u.Scheme {
+	case "mysql", "redis", "rediss":
+		if u.Host == "" { // the drivers would take this machine
+			return opened{}, misuse("the store's URL names no host: it begins with %s://USER:PASSWORD@HOST", u.Scheme)
+		}
+	}
+	switch u.Scheme {
 	case "postgres", "postgresql":
 		return openPostgres(ctx, store, table)
 	case "mysql":
