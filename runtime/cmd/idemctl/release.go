@@ -41,14 +41,25 @@ func release(ctx context.Context, inv *invocation) error {
 		if err := inv.confirm(what, e); err != nil {
 			return err
 		}
+		// The record may have changed while somebody was thinking.
+		switch now, err := inv.find(ctx, "release"); {
+		case err != nil:
+			return err
+		case now.State != e.State || now.Status != e.Status || !now.CreatedAt.Equal(e.CreatedAt):
+			return refuse("nothing was released: the record is another one than the one that was asked about; look again")
+		}
 	}
 	return inv.released(e.Identity, remove(ctx, e.Identity))
 }
 
 // confirm asks whether e may be deleted.
 func (inv *invocation) confirm(what string, e idempotency.Entry) error {
-	fmt.Fprintf(inv.stderr, "Delete %s of %s in scope %s under key %s? The next request with this key runs, whether this one was carried out or not. [y/N] ",
-		what, shown(e.Operation), shown(e.Scope), inv.keyText(e.Key))
+	twice := ""
+	if e.State == idempotency.StateClaim {
+		twice = " The attempt that holds the claim may still make its effects, so that they can happen twice."
+	}
+	fmt.Fprintf(inv.stderr, "Delete %s of %s in scope %s under key %s, record %s? The next request with this key runs, whether this one was carried out or not.%s [y/N] ",
+		what, harmless(e.Operation), harmless(e.Scope), inv.keyText(e.Key), idText(e.Identity), twice)
 	answer, err := inv.stdin.ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err

@@ -334,6 +334,33 @@ func TestReleaseOfALease(t *testing.T) {
 	}
 }
 
+// A record that has come in the place of the one that was asked about stays.
+func TestReleaseOfAnotherRecord(t *testing.T) {
+	t.Parallel()
+	for _, s := range sqlServers {
+		t.Run(s.kind, func(t *testing.T) {
+			t.Parallel()
+			store, id := s.filled(t), fixed[0].Identity
+			var stdout, stderr bytes.Buffer
+			code := run([]string{"release", "-store", store, idText(id)}, readerFunc(func(b []byte) (int, error) {
+				must(t, exitDone, "", "release", "-store", store, "-yes", idText(id))
+				if err := execute(t, store, id, "another", func() {}); err != nil {
+					t.Error(err)
+				}
+				return copy(b, "y\n"), nil
+			}), &stdout, &stderr)
+			if code != exitRefused || !strings.Contains(stderr.String(), "record "+idText(id)) || !strings.Contains(stderr.String(), "another one") {
+				t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
+			}
+			must(t, exitDone, "", "show", "-store", store, idText(id))
+		})
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
 // Mistakes are told in one line, which says what to do, and never a password.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
