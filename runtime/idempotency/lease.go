@@ -200,6 +200,10 @@ type Lease struct {
 // errEnded is why the lease of a handler that has returned is over.
 var errEnded = errors.New("idempotency: the handler has returned, and its lease has ended")
 
+// maxExtension is how long a key can stay claimed by a process that has died
+// right after an extension.
+const maxExtension = 24 * time.Hour
+
 // Token returns the fencing token of this run. A request without a key
 // (required: false) holds no lease and is not protected: its token is zero, its
 // Deadline is the zero time, and Extend does nothing.
@@ -218,13 +222,15 @@ func (l *Lease) Deadline() time.Time {
 // Extend makes the lease last for d from now, if it does not last longer, also
 // beyond what the heartbeat does. Call it before a step that is known to be
 // long, or to learn that the claim is still held before a step that matters.
+// A process that dies leaves its key claimed until the lease has passed, so d is
+// at most 24 hours.
 // It returns an error that matches [ErrLeaseLost] once the lease is lost, and
 // [ErrUnavailable] where the store cannot be reached, which leaves the lease as
 // it was.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	switch {
-	case d <= 0:
-		return fmt.Errorf("idempotency: a lease cannot be extended by %v", d)
+	case d <= 0 || d > maxExtension:
+		return fmt.Errorf("idempotency: a lease cannot be extended by %v: at least 1 ns and at most %v", d, maxExtension)
 	case l.leaser == nil:
 		return nil
 	}

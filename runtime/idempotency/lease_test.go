@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -121,6 +122,30 @@ func TestLeaseOutlastsAShakyStore(t *testing.T) {
 	}
 	if res, err = leases.Execute(t.Context(), req, refund); err != nil || !res.Replayed {
 		t.Errorf("Execute: %v, Replayed %v", err, res.Replayed)
+	}
+}
+
+// A process that dies leaves its key claimed until the lease has passed, so an
+// extension has an end, and one that is refused leaves the lease as it was.
+func TestExtensionsAreBounded(t *testing.T) {
+	t.Parallel()
+	_, err := idempotency.Leases(memstore.New(), time.Minute).Execute(t.Context(), leased(time.Minute), func(ctx context.Context, l *idempotency.Lease) (idempotency.Response, error) {
+		before := l.Deadline()
+		for _, d := range []time.Duration{math.MinInt64, -1, 0, 24*time.Hour + 1, math.MaxInt64} {
+			if err := l.Extend(ctx, d); err == nil || errors.Is(err, idempotency.ErrLeaseLost) || errors.Is(err, idempotency.ErrUnavailable) {
+				t.Errorf("Extend by %v: %v", d, err)
+			}
+		}
+		if after := l.Deadline(); !after.Equal(before) {
+			t.Errorf("the lease ends at %v, and ended at %v", after, before)
+		}
+		if err := l.Extend(ctx, 24*time.Hour); err != nil {
+			t.Errorf("Extend by a day: %v", err)
+		}
+		return refunded, ctx.Err()
+	})
+	if err != nil {
+		t.Errorf("Execute: %v", err)
 	}
 }
 
