@@ -81,9 +81,10 @@ var layers = map[string]layer{
 	"runtime/memstore":                {own: []string{"runtime/idempotency"}},
 	"runtime/sqlstore":                {own: []string{"runtime/idempotency"}}, // the driver is the user's
 	"runtime/pgxstore":                {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/jackc/pgx/v5/"}},
-	"runtime/redisstore":              {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/redis/go-redis/v9"}},
-	"runtime/dynamostore":             {own: []string{"runtime/idempotency"}, thirdParty: []string{"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/aws-sdk-go-v2/service/dynamodb/", "github.com/aws/smithy-go/"}}, // no configuration: the client is the user's
+	"runtime/redisstore":              {own: []string{"runtime/idempotency", "runtime/internal/heartbeat"}, thirdParty: []string{"github.com/redis/go-redis/v9"}},
+	"runtime/dynamostore":             {own: []string{"runtime/idempotency", "runtime/internal/heartbeat"}, thirdParty: []string{"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/aws-sdk-go-v2/service/dynamodb/", "github.com/aws/smithy-go/"}}, // no configuration: the client is the user's
 	"runtime/storetest":               {own: []string{"runtime/idempotency"}},
+	"runtime/internal/heartbeat":      {own: []string{"runtime/idempotency"}},
 	"runtime/internal/sweepbench":     {},
 	"runtime/internal/testcodec":      {own: []string{"runtime/answercodec"}},
 	"runtime/internal/testenv":        {thirdParty: []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"}},

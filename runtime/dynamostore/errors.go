@@ -9,15 +9,12 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/internal/heartbeat"
 )
 
 var (
 	errReturned = errors.New("dynamostore: work has returned: its writes are no longer taken")
-
-	// The causes with which the context of work is cancelled.
-	errLeaseLost = fmt.Errorf("%w: another attempt may be running, and what was queued is not written", idempotency.ErrLeaseLost)
-	errLost      = unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
-	errCeiling   = fmt.Errorf("%w: work has run for longer than WithLease lets a claim be held, and what was queued is not written", idempotency.ErrLeaseLost)
+	errLost     = unavailable("the claim was lost while the handler ran; nothing was kept", heartbeat.ErrLost)
 )
 
 // RefusedError says that DynamoDB refused a queued write. Nothing of its run is

@@ -67,16 +67,16 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	if err := req.CheckAge(time.Now()); err != nil {
 		return idempotency.Result{}, err
 	}
-	working, lease := a.hold(ctx, since)
-	defer lease.end()
+	working, beat := a.hold(ctx, since)
+	defer beat.Stop()
 	tx := &Tx{table: s.table}
 	resp, err := tx.run(working, work)
 	if err != nil {
 		return idempotency.Result{}, err
 	}
 	// A heartbeat beside the completion would be a conflict.
-	lease.end()
-	if err := lease.verdict(); err != nil {
+	beat.Stop()
+	if err := beat.Err(); err != nil {
 		return idempotency.Result{}, unavailable("the request took longer than a claim may be held; nothing was kept", err)
 	}
 	c, err := a.completion(ctx, req, resp, tx.writes)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/idemgen/idemgen/runtime/internal/heartbeat"
 )
 
 // How a record that is completed came to be, in the words of the script.
@@ -95,7 +97,7 @@ func (c *completion) judge(answer []any, replicas, wanted int, uncertain bool) e
 	case state == "lost" && uncertain:
 		return recordGone(errors.New("no claim is there"))
 	case state == "lost":
-		return unavailable("the claim was lost while the handler ran; nothing was kept", errLeaseLost)
+		return unavailable("the claim was lost while the handler ran; nothing was kept", heartbeat.ErrLost)
 	case state == "failed" && len(rest) == 2:
 		return fmt.Errorf("redisstore: the queued %s failed, and nothing is kept: %w", c.command(rest[0]), serverError(fmt.Sprint(rest[1])))
 	}

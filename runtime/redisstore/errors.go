@@ -12,10 +12,6 @@ import (
 var (
 	errReturned = errors.New("redisstore: work has returned: its commands are no longer taken")
 	errExec     = errors.New("redisstore: queued commands are sent by the store, together with the answer: leave Exec, Pipelined and TxPipelined out")
-
-	// The causes with which the context of work is cancelled.
-	errLeaseLost = fmt.Errorf("%w: another attempt may be running, and what was queued is not applied", idempotency.ErrLeaseLost)
-	errCeiling   = fmt.Errorf("%w: work has run for longer than WithLease lets a claim be held, and what was queued is not applied", idempotency.ErrLeaseLost)
 )
 
 func unavailable(detail string, err error) error {

@@ -71,14 +71,14 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	if err := req.CheckAge(now); err != nil {
 		return idempotency.Result{}, err
 	}
-	working, lease := a.hold(ctx, since)
-	defer lease.release()
+	working, beat := a.hold(ctx, since)
+	defer beat.Stop()
 	tx := s.newTx(a.tag, true)
 	resp, err := tx.run(working, work)
 	if err != nil {
 		return idempotency.Result{}, err
 	}
-	if err := lease.verdict(); err != nil {
+	if err := beat.Err(); err != nil {
 		return idempotency.Result{}, unavailable("the request took longer than a claim may be held; nothing was kept", err)
 	}
 	header, body, err := idempotency.EncodeAnswer(ctx, s.cfg.codec, req, resp)
