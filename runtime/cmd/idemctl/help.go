@@ -34,7 +34,7 @@ IDEMCTL_STORE, since other users of a machine can see command lines:
       &prefix=PREFIX         of dynamostore.WithPrefix
 
 The user needs the rights that the server's has. Exit codes: 0 done; 1 not found,
-refused or not confirmed; 2 wrong usage, or the store failed.
+refused or not confirmed; 2 wrong usage, interrupted, or the store failed.
 `
 
 const storeFlags = `

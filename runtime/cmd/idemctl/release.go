@@ -18,11 +18,13 @@ func releaseFlags(inv *invocation, f *flag.FlagSet) {
 }
 
 func release(ctx context.Context, inv *invocation) error {
-	e, err := inv.find(ctx, "release")
+	before, cancel := inv.limited(ctx)
+	defer cancel()
+	e, err := inv.find(before, "release")
 	var missing *refusal
 	if errors.As(err, &missing) && inv.id.Key != "" {
 		// Nothing is stored, and a running transaction may hold the claim.
-		return inv.released(inv.id, inv.records.Release(ctx, inv.id))
+		return inv.released(inv.id, inv.records.Release(before, inv.id))
 	}
 	if err != nil {
 		return err
@@ -37,41 +39,78 @@ func release(ctx context.Context, inv *invocation) error {
 	case e.Status == 0:
 		what = "the claim, whose lease has passed,"
 	}
+	if err := inv.confirm(ctx, what, e); err != nil {
+		return err
+	}
+	after, cancel := inv.limited(ctx)
+	defer cancel()
 	if !inv.yes {
-		if err := inv.confirm(what, e); err != nil {
-			return err
-		}
 		// The record may have changed while somebody was thinking.
-		switch now, err := inv.find(ctx, "release"); {
+		switch now, err := inv.find(after, "release"); {
 		case err != nil:
 			return err
 		case now.State != e.State || now.Status != e.Status || !now.CreatedAt.Equal(e.CreatedAt):
 			return refuse("nothing was released: the record is another one than the one that was asked about; look again")
 		}
 	}
-	return inv.released(e.Identity, remove(ctx, e.Identity))
+	return inv.released(e.Identity, remove(after, e.Identity))
 }
 
-// confirm asks whether e may be deleted.
-func (inv *invocation) confirm(what string, e idempotency.Entry) error {
-	twice := ""
-	if e.State == idempotency.StateClaim {
-		twice = " The attempt that holds the claim may still make its effects, so that they can happen twice."
+// confirm says what may happen when e is deleted, and asks whether it shall be,
+// unless -yes says so.
+func (inv *invocation) confirm(ctx context.Context, what string, e idempotency.Entry) error {
+	const twice = "the attempt that holds the claim may still make its effects, so that they can happen twice"
+	claim := e.State == idempotency.StateClaim
+	if inv.yes {
+		if claim {
+			fmt.Fprintf(inv.stderr, "idemctl: %s\n", twice)
+		}
+		return nil
 	}
-	fmt.Fprintf(inv.stderr, "Delete %s of %s in scope %s under key %s, record %s? The next request with this key runs, whether this one was carried out or not.%s [y/N] ",
-		what, harmless(e.Operation), harmless(e.Scope), inv.keyText(e.Key), idText(e.Identity), twice)
-	answer, err := inv.stdin.ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+	fmt.Fprintf(inv.stderr, "Delete %s of %s in scope %s under key %s, record %s? The next request with this key runs, whether this one was carried out or not",
+		what, harmless(e.Operation), harmless(e.Scope), inv.keyText(e.Key), idText(e.Identity))
+	if claim {
+		fmt.Fprintf(inv.stderr, "; %s", twice)
+	}
+	fmt.Fprint(inv.stderr, ". [y/N] ")
+	answer, err := inv.readLine(ctx)
+	if !strings.HasSuffix(answer, "\n") {
+		fmt.Fprintln(inv.stderr)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("nothing was released")
+	case err != nil:
+		return fmt.Errorf("nothing was released: %w", err)
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
 	}
-	if answer == "" {
-		fmt.Fprintln(inv.stderr)
-	}
 	return refuse("nothing was released; -yes does it without asking")
+}
+
+// readLine reads a line of the standard input, which may end without a line
+// break. It waits no longer than ctx lasts; then the line is lost.
+func (inv *invocation) readLine(ctx context.Context) (string, error) {
+	type result struct {
+		line string
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		line, err := inv.stdin.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		read <- result{line, err}
+	}()
+	select {
+	case r := <-read:
+		return r.line, r.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // released says what became of a release.

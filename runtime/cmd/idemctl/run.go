@@ -63,13 +63,14 @@ type command struct {
 	flags func(*invocation, *flag.FlagSet)
 	run   func(context.Context, *invocation) error
 	local bool // it opens no store
+	asks  bool // it waits for somebody, and limits its time itself
 }
 
 var commands = []command{
 	{name: "schema", help: schemaHelp, flags: schemaFlags, run: schema, local: true},
 	{name: "list", help: listHelp, flags: listFlags, run: list},
 	{name: "show", help: showHelp, flags: showFlags, run: show},
-	{name: "release", help: releaseHelp, flags: releaseFlags, run: release},
+	{name: "release", help: releaseHelp, flags: releaseFlags, run: release, asks: true},
 	{name: "sweep", help: sweepHelp, flags: sweepFlags, run: sweep},
 	{name: "stats", help: statsHelp, flags: statsFlags, run: stats},
 	{name: "version", help: "Usage: idemctl version\n\nPrints the version of idemctl.\n", flags: func(*invocation, *flag.FlagSet) {}, run: version, local: true},
@@ -93,6 +94,7 @@ func misuse(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	if len(args) == 0 {
 		fmt.Fprint(stderr, overview)
 		return exitFailed
@@ -142,18 +144,26 @@ func (c command) execute(ctx context.Context, inv *invocation, args []string) er
 	if c.local {
 		return c.run(ctx, inv)
 	}
-	if inv.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, inv.timeout)
-		defer cancel()
-	}
-	opened, err := open(ctx, inv.store, inv.table)
+	limited, cancel := inv.limited(ctx)
+	defer cancel()
+	opened, err := open(limited, inv.store, inv.table)
 	if err != nil {
 		return err
 	}
 	defer opened.close()
 	inv.records = opened.records
+	if !c.asks {
+		ctx = limited
+	}
 	return c.run(ctx, inv)
+}
+
+// limited is ctx until -timeout has passed.
+func (inv *invocation) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if inv.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, inv.timeout)
 }
 
 // parse reads flags and arguments into inv.
@@ -172,6 +182,9 @@ func (c command) parse(inv *invocation, args []string) error {
 			return err
 		}
 		return misuse("%s: %v", c.name, err)
+	}
+	if inv.timeout < 0 {
+		return misuse("-timeout is %v; 0 never gives up", inv.timeout)
 	}
 	inv.args = flags.Args()
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -322,7 +324,16 @@ func TestReleaseOfALease(t *testing.T) {
 				t.Errorf("release of a live claim: exit code %d\n%s", code, stderr)
 			}
 			must(t, exitDone, "", "release", "-store", store, "-yes", passed)
-			must(t, exitDone, "", "release", "-store", store, "-yes", "-force", claim)
+			// What may happen is said with the question, and without one.
+			const twice = "the attempt that holds the claim may still make its effects, so that they can happen twice"
+			code, _, stderr = idemctl("n\n", "release", "-store", store, "-force", claim)
+			if code != exitRefused || !strings.Contains(stderr, "; "+twice+". [y/N] ") {
+				t.Errorf("the question about a live claim: exit code %d\n%s", code, stderr)
+			}
+			code, _, stderr = idemctl("", "release", "-store", store, "-yes", "-force", claim)
+			if code != exitDone || stderr != "idemctl: "+twice+"\n" {
+				t.Errorf("forced release of a live claim: exit code %d\n%s", code, stderr)
+			}
 			must(t, exitDone, "", "release", "-store", store, "-yes", "-force", idText(fixed[0].Identity))
 			if got := must(t, exitDone, "", "sweep", "-store", store); got != "1 record deleted\n" {
 				t.Errorf("sweep prints %q", got)
@@ -357,6 +368,22 @@ func TestReleaseOfAnotherRecord(t *testing.T) {
 	}
 }
 
+// Who thinks for longer than -timeout has not used it up.
+func TestTimeoutBesideTheQuestion(t *testing.T) {
+	t.Parallel()
+	s := sqlServers[2]
+	store := s.filled(t)
+	const timeout = 3 * time.Second // enough for the store
+	var stdout, stderr bytes.Buffer
+	code := run([]string{"release", "-timeout", timeout.String(), "-store", store, idText(fixed[0].Identity)}, readerFunc(func(b []byte) (int, error) {
+		time.Sleep(timeout + 10*time.Millisecond)
+		return copy(b, "y\n"), nil
+	}), &stdout, &stderr)
+	if code != exitDone || !strings.HasPrefix(stdout.String(), "released ") {
+		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
+	}
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
@@ -373,6 +400,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"lst"}, exitFailed, `no command "lst"`},
 		{[]string{"list"}, exitFailed, envStore},
 		{[]string{"list", "-sotre", "x"}, exitFailed, "-sotre"},
+		{[]string{"stats", "-store", "sqlite:x", "-timeout", "-1s"}, exitFailed, "-timeout is -1s"},
 		{[]string{"list", "-store", "oracle://x"}, exitFailed, `"oracle:"`},
 		{[]string{"list", "-store", "postgres://app:hunter2@" + nobody + "/db?pool_max_conns=x"}, exitFailed, "pool_max_conns"},
 		{[]string{"list", "-store", "postgres://app:hunter2@" + nobody + "/db"}, exitFailed, "connect"},
@@ -510,13 +538,20 @@ func TestUnreadableAnswer(t *testing.T) {
 	}
 }
 
-// process starts idemctl as a process of its own.
-func process(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+// program is idemctl as a process of its own.
+func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	cmd = exec.CommandContext(ctx, os.Args[0], args...)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "IDEMCTL_TEST_PROCESS=1")
+	return cmd
+}
+
+// process starts idemctl as a process of its own.
+func process(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	cmd = program(t, args...)
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	if err := cmd.Start(); err != nil {
@@ -560,6 +595,39 @@ func TestInterrupt(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != exitFailed || !strings.HasPrefix(stderr.String(), "idemctl: interrupted: ") || strings.Count(stderr.String(), "\n") != 1 {
 		t.Errorf("%v\n%s%s", err, stdout, stderr)
 	}
+}
+
+// An interrupt at the question is a no.
+func TestInterruptedQuestion(t *testing.T) {
+	t.Parallel()
+	store, id := sqlServers[2].filled(t), idText(fixed[0].Identity)
+	cmd := program(t, "release", "-store", store, id)
+	if _, err := cmd.StdinPipe(); err != nil { // which stays open
+		t.Fatal(err)
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stderr)
+	if question, err := lines.ReadString(']'); err != nil || !strings.HasSuffix(question, "[y/N]") {
+		t.Fatalf("%q, %v", question, err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != exitFailed || string(rest) != " \nidemctl: interrupted: nothing was released\n" {
+		t.Errorf("%v\n%q", err, rest)
+	}
+	must(t, exitDone, "", "show", "-store", store, id)
 }
 
 // An interrupt ends a sweep after its batch, and it says how much it has done.
