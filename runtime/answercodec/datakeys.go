@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -75,7 +76,7 @@ func do[T any](ctx context.Context, d *dataKeys, f func(context.Context) (T, err
 		// It is for other requests as well.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
 		defer cancel()
-		value, err := f(ctx)
+		value, err := try(ctx, d.logger, f)
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		c.value, c.err = value, err
@@ -88,6 +89,18 @@ func do[T any](ctx context.Context, d *dataKeys, f func(context.Context) (T, err
 		close(c.done)
 	}()
 	return c
+}
+
+// try calls f. A panic of Keys would end the process, since no one else can
+// recover it here.
+func try[T any](ctx context.Context, logger *slog.Logger, f func(context.Context) (T, error)) (value T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			logger.ErrorContext(ctx, "a call of Keys has panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			err = fmt.Errorf("answercodec: the call of Keys has panicked: %v", p)
+		}
+	}()
+	return f(ctx)
 }
 
 // toWrite returns a data key to encrypt one answer with.

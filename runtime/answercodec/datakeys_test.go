@@ -31,6 +31,9 @@ func (s *service) work(ctx context.Context, count *int) error {
 	*count++
 	takes, err := s.takes, s.err
 	s.mu.Unlock()
+	if p := panicking(""); errors.As(err, &p) {
+		panic(string(p))
+	}
 	if s.ignoresDeadline {
 		time.Sleep(takes)
 		return err
@@ -56,6 +59,11 @@ func (s *service) Unwrap(ctx context.Context, keyID string, wrapped []byte) ([]b
 	}
 	return s.Keys.Unwrap(ctx, keyID, wrapped)
 }
+
+// panicking is an error that the service panics with.
+type panicking string
+
+func (p panicking) Error() string { return string(p) }
 
 // set changes what the service does.
 func (s *service) set(takes time.Duration, err error) {
@@ -261,6 +269,34 @@ func TestHangingService(t *testing.T) {
 		t.encodes(20 * time.Millisecond)
 		t.decodes(e, 20*time.Millisecond)
 		time.Sleep(time.Minute) // the calls that hang end
+	})
+}
+
+// A service that panics is one that fails: its calls run beside the requests,
+// where a panic would end the process. The log has the stack.
+func TestPanickingService(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *codecTest) {
+		e := t.encodes(0)
+		t.set(0, panicking("out of order"))
+		time.Sleep(6 * time.Minute)
+		t.encodes(0) // with the last data key
+		synctest.Wait()
+		if log := t.log.all(); len(log) != 1 || !strings.Contains(log[0], `level=ERROR msg="a call of Keys has panicked" panic="out of order" stack=`) || !strings.Contains(log[0], "datakeys_test.go") {
+			t.Errorf("%q", log)
+		}
+		time.Sleep(time.Hour)
+		const want = "the call of Keys has panicked: out of order"
+		if _, _, err := t.encode(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Encode: %v", err)
+		}
+		if _, err := t.codec.Decode(t.Context(), []byte("binding"), e); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Decode: %v", err)
+		}
+		t.set(0, nil)
+		time.Sleep(2 * time.Second)
+		t.encodes(0)
+		t.decodes(e, 0)
 	})
 }
 

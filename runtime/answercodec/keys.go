@@ -11,7 +11,8 @@ import (
 
 // Keys holds key-encryption keys, of which one is the current: a key management
 // service, or a [Keyring]. It must be safe for concurrent use. Calls are rare,
-// see the package comment, and each must end within 5 s.
+// see the package comment, and each must end within 5 s. A call that panics has
+// failed.
 type Keys interface {
 	// Wrap encrypts a data key of 32 bytes with the current key, and returns the
 	// id of that: 1 to 255 bytes, stored and logged in plain.

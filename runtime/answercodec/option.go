@@ -102,11 +102,12 @@ func WithLimit(bytes int) Option {
 
 // WithDataKeyAge sets for how long a process encrypts with one data key before it
 // makes another, and for how long it keeps those that it reads with. Defaults to
-// 5 minutes. If no other can be made, a data key is used for 12 times as long.
+// 5 minutes; 1 second to 24 hours. If no other can be made, a data key is used for
+// 12 times as long.
 func WithDataKeyAge(d time.Duration) Option {
 	return func(cfg *config) error {
-		if d < time.Second {
-			return fmt.Errorf("answercodec: WithDataKeyAge: %v is less than a second", d)
+		if d < time.Second || d > 24*time.Hour {
+			return fmt.Errorf("answercodec: WithDataKeyAge: %v is not 1 second to 24 hours", d)
 		}
 		cfg.age = d
 		return nil
@@ -114,8 +115,8 @@ func WithDataKeyAge(d time.Duration) Option {
 }
 
 // WithLogger sets where the codec warns when no new data key can be made, once a
-// second at most, while the last one is used on; nil drops the warning. Defaults
-// to slog.Default().
+// second at most, while the last one is used on, and says with its stack that a
+// call of [Keys] has panicked; nil drops both. Defaults to slog.Default().
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
 		if logger == nil {
