@@ -127,13 +127,16 @@ func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
 // body can be read again.
 func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
 	r, limit := call.request, e.options.requestLimit
-	tooLarge := func() *Error {
-		// The rest of the body is not read, so the connection cannot be used again.
-		w.Header().Set("Connection", "close")
+	tooLarge := func(limit int64) *Error {
+		if r.ProtoMajor < 2 {
+			// The rest of the body is not read, so the connection cannot be used
+			// again. In HTTP/2 it is a stream that ends, and others go on.
+			w.Header().Set("Connection", "close")
+		}
 		return &Error{Code: CodeBodyTooLarge, Detail: fmt.Sprintf("the request body may have %d bytes", limit)}
 	}
 	if r.ContentLength > limit {
-		return tooLarge()
+		return tooLarge(limit)
 	}
 	if r.MultipartForm != nil {
 		// Its files would not count, and would be gone after a first run.
@@ -147,9 +150,11 @@ func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
 			// the handler sees what it parsed.
 			body = []byte(r.PostForm.Encode())
 		}
-		switch {
-		case int64(len(body)) > limit || isMaxBytes(err):
-			return tooLarge()
+		switch lower, ok := limitOf(err); {
+		case ok:
+			return tooLarge(lower)
+		case int64(len(body)) > limit:
+			return tooLarge(limit)
 		case err != nil:
 			return &Error{Code: CodeBodyInvalid, Detail: "the request body could not be read to its end", Err: err}
 		}
@@ -190,12 +195,17 @@ func readAll(body io.Reader, limit, length int64) ([]byte, error) {
 	}
 }
 
-func isMaxBytes(err error) bool {
+// limitOf returns the limit that err says was met: a middleware before the
+// server has one of its own.
+func limitOf(err error) (limit int64, ok bool) {
 	if err == nil { // as it nearly always is; errors.As needs memory
-		return false
+		return 0, false
 	}
 	var tooLarge *http.MaxBytesError
-	return errors.As(err, &tooLarge)
+	if !errors.As(err, &tooLarge) {
+		return 0, false
+	}
+	return tooLarge.Limit, true
 }
 
 // Run claims the key of the attempt that ServeHTTP has put into ctx, runs work
