@@ -69,7 +69,7 @@ func UnmarshalHeader(b []byte) (http.Header, error) {
 	for rest != "" {
 		line, after, ended := strings.Cut(rest, "\r\n")
 		name, value, found := strings.Cut(line, ": ")
-		if !ended || !found {
+		if !ended || !found || !isFieldName(name) || strings.ContainsAny(value, "\r\n") {
 			return nil, fmt.Errorf("idempotency: stored header line %q is damaged", line)
 		}
 		values = append(values, value)

@@ -35,7 +35,7 @@ func list(ctx context.Context, inv *invocation) error {
 	const screenful = 100
 	table := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
 	if !inv.json {
-		fmt.Fprintln(table, "ID\tSTATE\tSTATUS\tSCOPE\tOPERATION\tKEY\tBYTES\tCREATED\tEXPIRES\tLEASE UNTIL")
+		fmt.Fprintln(table, "ID\tSTATE\tSTATUS\tBYTES\tCREATED\tEXPIRES\tLEASE UNTIL\tOPERATION\tKEY\tSCOPE")
 	}
 	n := 0
 	for e, err := range inv.records.List(ctx, filter) {
@@ -54,8 +54,8 @@ func list(ctx context.Context, inv *invocation) error {
 			}
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", idText(e.Identity), e.State, statusText(e.Status),
-			shown(e.Scope), shown(e.Operation), inv.keyText(e.Key), e.Bytes, timeText(e.CreatedAt), timeText(e.ExpiresAt), timeText(e.LeaseUntil))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", idText(e.Identity), e.State, statusText(e.Status),
+			e.Bytes, timeText(e.CreatedAt), timeText(e.ExpiresAt), timeText(e.LeaseUntil), shown(e.Operation), inv.keyText(e.Key), shown(e.Scope))
 		if n%screenful == 0 {
 			if err := table.Flush(); err != nil {
 				return err

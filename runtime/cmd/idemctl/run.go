@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -108,8 +109,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	i := slices.IndexFunc(commands, func(c command) bool { return c.name == name })
 	if i < 0 {
-		fmt.Fprintf(stderr, "idemctl: there is no command %q; idemctl help lists them\n", name)
-		return exitFailed
+		return noCommand(name, stderr)
 	}
 	inv := &invocation{stdin: bufio.NewReader(stdin), stdout: stdout, stderr: stderr}
 	err := commands[i].execute(ctx, inv, args)
@@ -122,16 +122,16 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, commands[i].help)
 		return exitDone
 	case errors.As(err, &refused):
-		fmt.Fprintf(stderr, "idemctl: %s\n", inv.redacted(err))
+		fmt.Fprintf(stderr, "idemctl: %s\n", redacted(err))
 		return exitRefused
 	case errors.As(err, &wrong):
-		fmt.Fprintf(stderr, "idemctl: %s; idemctl help %s says more\n", inv.redacted(err), name)
+		fmt.Fprintf(stderr, "idemctl: %s; idemctl help %s says more\n", redacted(err), name)
 	case ctx.Err() != nil:
-		fmt.Fprintf(stderr, "idemctl: interrupted: %s\n", inv.redacted(err))
+		fmt.Fprintf(stderr, "idemctl: interrupted: %s\n", redacted(err))
 	case errors.Is(err, context.DeadlineExceeded):
-		fmt.Fprintf(stderr, "idemctl: not done within %v, see -timeout: %s\n", inv.timeout, inv.redacted(err))
+		fmt.Fprintf(stderr, "idemctl: not done within %v, see -timeout: %s\n", inv.timeout, redacted(err))
 	default:
-		fmt.Fprintf(stderr, "idemctl: %s\n", inv.redacted(err))
+		fmt.Fprintf(stderr, "idemctl: %s\n", redacted(err))
 	}
 	return exitFailed
 }
@@ -190,13 +190,18 @@ func (c command) parse(inv *invocation, args []string) error {
 	return nil
 }
 
-// redacted is the text of err in one line, without the store's password, whoever
-// has put it there, and without what would do something to a terminal.
-func (inv *invocation) redacted(err error) string {
-	text := err.Error()
-	for _, secret := range secrets(inv.store) {
-		text = strings.ReplaceAll(text, secret, "xxxxx")
-	}
+// Where a URL has a password: between the first colon behind the user and the
+// last @, and in parameters.
+var (
+	userPassword  = regexp.MustCompile(`(://[^:@/\s]*:)\S+@`)
+	namedPassword = regexp.MustCompile(`((?i)password=)[^&\s"'\x60]+`)
+)
+
+// redacted is the text of err in one line, without the passwords of URLs, whoever
+// has quoted them, and without what would do something to a terminal.
+func redacted(err error) string {
+	text := userPassword.ReplaceAllString(err.Error(), "${1}xxxxx@")
+	text = namedPassword.ReplaceAllString(text, "${1}xxxxx")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -242,7 +247,11 @@ func help(args []string, stdout, stderr io.Writer) int {
 			return exitDone
 		}
 	}
-	fmt.Fprintf(stderr, "idemctl: there is no command %q; idemctl help lists them\n", args[0])
+	return noCommand(args[0], stderr)
+}
+
+func noCommand(name string, stderr io.Writer) int {
+	fmt.Fprintf(stderr, "idemctl: %s; idemctl help lists them\n", redacted(fmt.Errorf("there is no command %q", name)))
 	return exitFailed
 }
 

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -96,6 +97,7 @@ func TestOutputs(t *testing.T) {
 		"list-keys.json":  {"list", "-keys", "-json", "-scope", "tenant-1"},
 		"show-body.txt":   {"show", "-keys", "-body", payment},
 		"show-body.json":  {"show", "-keys", "-body", "-json", payment},
+		"hostile.json":    {"show", "-keys", "-body", "-json", idText(fixed[4].Identity)},
 		"show-binary.txt": {"show", "-body", idText(fixed[4].Identity)},
 	}
 	for _, s := range sqlServers {
@@ -113,18 +115,41 @@ func TestOutputs(t *testing.T) {
 						t.Errorf("%s prints a key or a body unasked", name)
 					}
 				}
-				if strings.Contains(stdout+stderr, "\x1b") {
-					t.Errorf("%s prints an escape sequence", name)
-				}
+				checkHarmless(t, name, stdout+stderr)
 			}
 			for name, args := range asked {
 				got := must(t, exitDone, "", append([]string{args[0], "-store", store}, args[1:]...)...)
 				golden(t, name, got)
-				if strings.Contains(got, "\x1b") {
-					t.Errorf("%s prints an escape sequence", name)
-				}
+				checkHarmless(t, name, got)
 			}
 		})
+	}
+}
+
+// checkHarmless finds what would do something to a terminal.
+func checkHarmless(t *testing.T, name, printed string) {
+	t.Helper()
+	if i := strings.IndexFunc(printed, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("%s prints %+q", name, printed[i:])
+	}
+}
+
+// What JSON escapes is what was stored.
+func TestJSONKeepsItsValue(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for r := range rune(0x11000) {
+		all.WriteRune(r)
+	}
+	all.WriteString("\U000e0001\U0010ffff\U0001f600")
+	var text bytes.Buffer
+	if err := printJSON(&text, map[string]string{all.String(): all.String()}); err != nil {
+		t.Fatal(err)
+	}
+	checkHarmless(t, "printJSON", text.String())
+	var back map[string]string
+	if err := json.Unmarshal(text.Bytes(), &back); err != nil || back[all.String()] != all.String() {
+		t.Errorf("%v; it is another text", err)
 	}
 }
 
@@ -426,6 +451,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"schema", "-store", "dynamodb", "-table", "a;b"}, exitFailed, `"a;b"`},
 		{[]string{"schema", "-store", "redis", "-table", "t"}, exitFailed, "WithPrefix"},
 		{[]string{"help", "lst"}, exitFailed, `no command "lst"`},
+		{[]string{"postgres://app:hunter2@" + nobody + "/db"}, exitFailed, "no command"},
+		{[]string{"schema", "postgres://app:hunter2@" + nobody + "/db"}, exitFailed, "no arguments"},
 	} {
 		code, stdout, stderr := idemctl("", append(c.args, timeouts(c.args)...)...)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
@@ -444,16 +471,18 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A password is dropped from any error, in each form in which it can be quoted.
+// A password is dropped from any URL that an error quotes, and from nothing else.
 func TestRedacted(t *testing.T) {
 	t.Parallel()
-	for _, store := range []string{
-		"postgres://app:hunter%402@host/db", "postgres://app:hunter@2@host:x/db", "redis://:hunter@2@host", "redis://host?sentinel_password=hunter%402",
+	for text, want := range map[string]string{
+		"cannot parse `postgres://app:hunter%402@host/db`:\n\tdial\x1b[31m failed":      "cannot parse `postgres://app:xxxxx@host/db`: dial?[31m failed",
+		"postgres://app:hunter@2@host:x/db, redis://:hunter/2@host":                     "postgres://app:xxxxx@host:x/db, redis://:xxxxx@host",
+		`parse "redis://host?sentinel_password=hunter%402&protocol=2": bad`:             `parse "redis://host?sentinel_password=xxxxx&protocol=2": bad`,
+		"postgres://host/db?user=app&sslPassword=hunter2":                               "postgres://host/db?user=app&sslPassword=xxxxx",
+		"postgres://a:a@host/a: a table is missing, see https://host:8080/a and a@host": "postgres://a:xxxxx@host/a: a table is missing, see https://host:8080/a and a@host",
 	} {
-		inv := &invocation{store: store}
-		got := inv.redacted(errors.New("cannot parse " + store + ":\n\tdial\x1b[31m failed for hunter@2 (hunter%402)"))
-		if strings.Contains(got, "hunter") || strings.ContainsAny(got, "\n\t\x1b") || !strings.Contains(got, "dial") {
-			t.Errorf("%s: %q", store, got)
+		if got := redacted(errors.New(text)); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
@@ -518,7 +547,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// An answer that a codec has stored is shown as far as it can be read.
+// An answer that a codec has stored is shown as far as it can be read, and so is
+// one whose headers somebody has made to do something to a terminal.
 func TestUnreadableAnswer(t *testing.T) {
 	t.Parallel()
 	s := sqlServers[2]
@@ -527,13 +557,16 @@ func TestUnreadableAnswer(t *testing.T) {
 	if err := execute(t, store, id, "body", func() {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqlOpen(t, s.driver, dsn).ExecContext(t.Context(), "UPDATE idempotency_records SET header = x'1003'||'key', body = x'00ff'"); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{}, {"-body"}, {"-json"}, {"-json", "-body"}} {
-		got := must(t, exitDone, "", append(append([]string{"show", "-store", store}, args...), idText(id))...)
-		if !strings.Contains(got, "unreadable") || !strings.Contains(got, "201") || strings.Contains(got, "body_base64") {
-			t.Errorf("show %q prints\n%s", args, got)
+	for _, header := range []string{"x'1003'||'key'", "'A'||x'1b'||'[2J: b'||x'0d0a'"} {
+		if _, err := sqlOpen(t, s.driver, dsn).ExecContext(t.Context(), "UPDATE idempotency_records SET header = "+header+", body = x'00ff'"); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{}, {"-body"}, {"-json"}, {"-json", "-body"}} {
+			got := must(t, exitDone, "", append(append([]string{"show", "-store", store}, args...), idText(id))...)
+			if !strings.Contains(got, "unreadable") || !strings.Contains(got, "201") || strings.Contains(got, "body_base64") {
+				t.Errorf("show %q prints\n%s", args, got)
+			}
+			checkHarmless(t, "show", got)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (inv *invocation) printAnswer(resp idempotency.Response) error {
 	b.WriteByte('\n')
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
 		for _, value := range resp.Header[name] {
-			fmt.Fprintf(&b, "%s: %s\n", name, harmlessText(value))
+			fmt.Fprintf(&b, "%s: %s\n", harmless(name), harmlessText(value))
 		}
 	}
 	if len(resp.Body) > 0 {

@@ -75,40 +75,6 @@ func open(ctx context.Context, store, table string) (opened, error) {
 	return opened{}, misuse("the store's URL begins with %q: use postgres, mysql, sqlite, redis, rediss or dynamodb", scheme+":")
 }
 
-// secrets returns what must not be printed of a store's URL, in each of the
-// forms in which an error can quote it.
-func secrets(store string) (found []string) {
-	add := func(s string) {
-		if s != "" && !slices.Contains(found, s) {
-			found = append(found, s)
-		}
-	}
-	// What stands between the first colon after // and the last @, whether or
-	// not the URL can be parsed.
-	if _, rest, ok := strings.Cut(store, "://"); ok {
-		if at := strings.LastIndex(rest, "@"); at >= 0 {
-			if _, password, ok := strings.Cut(rest[:at], ":"); ok {
-				add(password)
-				add(url.QueryEscape(password))
-				if plain, err := url.PathUnescape(password); err == nil {
-					add(plain)
-				}
-			}
-		}
-	}
-	if u, err := url.Parse(store); err == nil {
-		for name, values := range u.Query() {
-			if strings.Contains(strings.ToLower(name), "password") {
-				for _, v := range values {
-					add(v)
-					add(url.QueryEscape(v))
-				}
-			}
-		}
-	}
-	return found
-}
-
 func openPostgres(ctx context.Context, store, table string) (opened, error) {
 	cfg, err := pgxpool.ParseConfig(store)
 	if err != nil {

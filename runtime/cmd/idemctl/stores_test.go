@@ -142,8 +142,10 @@ var (
 	future = time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
-// hostileScope would clear a terminal, and begin a line of its own.
-const hostileScope = "tenant-3\x1b[2J\n\"quoted\""
+// hostileScope would clear a terminal in two ways, turn the text around, rub a
+// character out, and begin a line of its own; the last character is none of the
+// basic plane.
+const hostileScope = "tenant-3\x1b[2J\u009b2J\u202e\x7f\n\"quoted\"\U000e0001"
 
 // fixed are records in every state.
 var fixed = []row{
@@ -167,7 +169,7 @@ var fixed = []row{
 	},
 	{
 		Identity: idempotency.Identity{Scope: hostileScope, Operation: "createPayment", Key: "k"},
-		status:   200, header: http.Header{"Content-Type": {"application/octet-stream"}}, body: "\x1b[31mSECRET\xff",
+		status:   200, header: http.Header{"Content-Type": {"application/octet-stream"}, "X-Note": {"\u009b2J"}}, body: "\x1b[31mSECRET\xff",
 		created: past, expires: future,
 	},
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -99,11 +101,29 @@ func (inv *invocation) entryJSON(e idempotency.Entry) entryJSON {
 	return j
 }
 
-// printJSON prints v as one line.
+// printJSON prints v as one line. Whatever would do something to a terminal is
+// escaped, beyond what JSON asks for.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	line := make([]byte, 0, text.Len())
+	for _, r := range strings.TrimSuffix(text.String(), "\n") {
+		switch {
+		case unicode.IsPrint(r):
+			line = utf8.AppendRune(line, r)
+		case r <= 0xFFFF: // inside a string, since JSON's own marks are printed
+			line = fmt.Appendf(line, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
+		}
+	}
+	_, err := w.Write(append(line, '\n'))
+	return err
 }
 
 // count is "1 record" or "2 records".
