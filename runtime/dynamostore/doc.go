@@ -28,7 +28,9 @@
 //
 // A record that is found decides: it is replayed or refused as a mismatch. It
 // comes with the refusal of the PutItem; a server that does not send it is asked
-// by a consistent GetItem. A key that is in flight costs a write unit too.
+// by a consistent GetItem. DynamoDB charges the refusal by the size of
+// the item that is there, a write unit for each KB: a replay costs as much as
+// its answer is large.
 //
 // A claim has a lease of 30 s, see [WithLease], that is extended while work
 // runs. A process that dies leaves its key in flight for the rest of it, and

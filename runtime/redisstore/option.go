@@ -116,11 +116,13 @@ func WithFinishTimeout(d time.Duration) Option {
 // is then stored on the master and a retry replays it, unless it is lost.
 // The default is not to wait.
 //
-// What it gives: an answer that was acknowledged survives the death of the
-// master if one of these replicas takes over. What it does not: Redis does not
-// promise to promote one of them; replicas hold what they have received in
-// memory; claims and replays do not wait. It makes losses rarer, and is no
-// consensus.
+// What it gives: an answer that was acknowledged to the attempt that ran work
+// survives the death of the master if one of these replicas takes over. What it
+// does not: replays do not wait, so that a client that was told that the outcome
+// is unknown and retries, as generated ones do by themselves, can get an answer
+// that no replica has yet; claims do not wait either; Redis does not promise to
+// promote one of these replicas; and they hold what they have received in memory.
+// It makes losses rarer, and is no consensus.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(cfg *config) error {
 		if n < 1 {

@@ -19,7 +19,9 @@
 // is the operation's. It is an error at once if the document releases its status
 // (401, 403 and 5XX, if it says nothing else), since that is never replayed.
 //
-// A call makes 4 attempts of up to 30 s each, if no option says otherwise.
+// A call makes 4 attempts of up to 30 s each, if no option says otherwise. Those
+// that are told that the request is in flight do not count: they go on for 45 s,
+// see [WithInFlightWait].
 // Pauses are random between zero and a bound that doubles from 200 ms to 10 s, on
 // top of what Retry-After asks for (RFC 9110 section 10.2.3). Every attempt
 // carries the same key and the same bytes. Answers are read into memory. A call

@@ -29,7 +29,7 @@ func New(opts ...Option) *Sender {
 		attemptTimeout: 30 * time.Second,
 		backoff:        FullJitter(200*time.Millisecond, 10*time.Second),
 		maxRetryAfter:  time.Minute,
-		inFlightWait:   30 * time.Second,
+		inFlightWait:   45 * time.Second,
 		now:            time.Now,
 		sleep:          sleep,
 	}
@@ -63,8 +63,11 @@ func WithMaxRetryAfter(d time.Duration) Option { return func(s *Sender) { s.maxR
 
 // WithInFlightWait sets how long a call goes on asking, all pauses together,
 // while the server answers that the same request is in flight: an earlier
-// attempt is still running there and is about to give the answer. Defaults to
-// 30 s; 0 makes the first such answer the last.
+// attempt is still running there and is about to give the answer, or its server
+// has died and the claim that it has left behind ends by itself. Defaults to
+// 45 s, which outlasts such a claim by the stores' defaults (30 s, on DynamoDB
+// 32 s), so that a call survives the crash; 0 makes the first such answer the
+// last.
 func WithInFlightWait(d time.Duration) Option { return func(s *Sender) { s.inFlightWait = d } }
 
 // WithObserver adds an observer of attempts; [LogTo] makes one.

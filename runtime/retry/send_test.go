@@ -177,10 +177,10 @@ func TestInFlight(t *testing.T) {
 			}
 		})
 	}
-	t.Run("for 30 s by default", func(t *testing.T) {
+	t.Run("for 45 s by default", func(t *testing.T) {
 		t.Parallel()
-		doer := serve(refuse(409, idempotency.CodeInFlight, "Retry-After: 10"))
-		if _, err := send(t.Context(), newClock(), doer); len(doer.requests) != 3 || err == nil { // 10.001 s, 20.003 s, 30.006 s
+		doer := serve(refuse(409, idempotency.CodeInFlight, "Retry-After: 11"))
+		if _, err := send(t.Context(), newClock(), doer); len(doer.requests) != 5 || err == nil { // 11.001 s, 22.003 s, 33.006 s, 44.01 s, 55 s
 			t.Errorf("%d attempts, %v", len(doer.requests), err)
 		}
 	})
