@@ -52,9 +52,11 @@ const (
 )
 
 // DurableStore is a [Store] that promises [SurvivesFailover]. Where a server
-// takes one instead of a Store, a store that can forget what it has acknowledged
-// does not compile: of this module pgxstore, sqlstore and dynamostore are one,
-// redisstore and memstore are none.
+// takes one instead of a Store, a store whose answers are less safe than commits
+// of a database does not compile: of this module pgxstore, sqlstore and
+// dynamostore are one, redisstore and memstore are none. How safe commits are
+// is how the database is set up: with asynchronous replication a failover can
+// lose the last ones.
 type DurableStore[Tx any] interface {
 	Store[Tx]
 	// SurvivesFailover does nothing. A store has it if and only if its

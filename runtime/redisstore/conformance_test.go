@@ -63,7 +63,7 @@ func prefixOf(t testing.TB) string {
 
 func newStore(t testing.TB, client redis.UniversalClient, opts ...redisstore.Option) *redisstore.Store {
 	t.Helper()
-	s, err := redisstore.New(t.Context(), client, append([]redisstore.Option{redisstore.WithPrefix(prefixOf(t))}, opts...)...)
+	s, err := redisstore.New(t.Context(), client, append([]redisstore.Option{redisstore.WithPrefix(prefixOf(t)), redisstore.WithLogger(nil)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

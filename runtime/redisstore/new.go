@@ -34,8 +34,8 @@ const repairSlots = "give them to masters (redis-cli --cluster fix), or start th
 //   - the server is Redis 7.0 or later, or one compatible with it, and neither a
 //     replica nor a Sentinel;
 //   - maxmemory-policy is noeviction, since a server that evicts forgets keys
-//     whose requests were executed; where the policy is hidden, New warns (see
-//     [WithLogger]);
+//     whose requests were executed; where the policy is hidden, or the server
+//     writes no append-only file, New warns (see [WithLogger]);
 //   - a cluster is used through a *redis.ClusterClient, and every hash slot is
 //     served;
 //   - the replicas that [WithReplicas] waits for are there;
@@ -57,7 +57,7 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...Option) (*St
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return s.verify(ctx, node) })
 		if err != nil {
-			err = unreachable(err)
+			err = s.unreachable(err)
 		}
 	} else {
 		err = s.verify(ctx, client)
@@ -66,20 +66,22 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...Option) (*St
 		return nil, err
 	}
 	if s.commands, err = client.Command(ctx).Result(); err != nil {
-		return nil, fmt.Errorf("redisstore: COMMAND, which says where commands have their keys: %w", err)
+		return nil, s.unreachable(err)
 	}
 	return s, s.probe(ctx)
 }
 
 // unreachable says what to do about a client that gets no answer, or none that
 // helps.
-func unreachable(err error) error {
+func (s *Store) unreachable(err error) error {
 	var own *startError
 	switch {
 	case errors.As(err, &own):
 		return err
-	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOPERM"):
+	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
 		return refusef("the server does not take the client's user: set Username and Password in its options: %w", err)
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return refusef("the client's user lacks rights; this gives them, and what handlers write needs its own: redis-cli %s: %w", s.grant(), err)
 	case redis.HasErrorPrefix(err, "This instance has cluster support disabled"):
 		return refusef("the server is no node of a Redis Cluster: use redis.NewClient, or redis.NewFailoverClient: %w", err)
 	case redis.HasErrorPrefix(err, "CLUSTERDOWN"):
@@ -88,6 +90,18 @@ func unreachable(err error) error {
 		return refusef("the server refuses the client: %w", err)
 	}
 	return refusef("no server answers: check the addresses in the client's options, and its TLSConfig: %w", err)
+}
+
+// grant is the command that gives a user the rights that the store needs.
+func (s *Store) grant() string {
+	rights := "+info +command +eval +evalsha +time +hmget +hset +hstrlen +pexpire +pexpiretime +del +dump +restore"
+	if s.cluster.Load() {
+		rights += " +cluster +readonly"
+	}
+	if s.cfg.replicas > 0 {
+		rights += " +wait"
+	}
+	return "ACL SETUSER app '~" + s.cfg.prefix + "*' " + rights
 }
 
 // startError is an error that says what to do.
@@ -134,10 +148,13 @@ type server interface {
 func (s *Store) verify(ctx context.Context, client server) error {
 	text, err := client.Info(ctx).Result()
 	if err != nil {
-		return unreachable(err)
+		return s.unreachable(err)
 	}
 	info := parseInfo(text)
 	name := "the server at port " + info["tcp_port"]
+	if node, ok := client.(*redis.Client); ok {
+		name = "the server at " + node.Options().Addr
+	}
 	major, _, _ := strings.Cut(info["redis_version"], ".")
 	replicas, _ := strconv.Atoi(info["connected_slaves"])
 	switch n, err := strconv.Atoi(major); {
@@ -145,6 +162,8 @@ func (s *Store) verify(ctx context.Context, client server) error {
 		return refusef("%s is a Sentinel: use redis.NewFailoverClient", name)
 	case err != nil || n < minVersion:
 		return refusef("%s says that it is version %q of Redis: %d.0 or later is needed", name, info["redis_version"], minVersion)
+	case info["cluster_enabled"] == "1" && isSingle(s.client):
+		return refusef("%s is a node of a Redis Cluster: use redis.NewClusterClient", name)
 	case info["role"] == "slave":
 		return refusef("%s is a replica, which takes no writes: connect to its master", name)
 	case replicas < s.cfg.replicas:
@@ -166,16 +185,23 @@ func (s *Store) verify(ctx context.Context, client server) error {
 			slog.String("port", info["tcp_port"]))
 	default:
 		return refusef("%s evicts keys when memory is full (maxmemory-policy %s), and a request whose record is gone runs again: "+
-			"set maxmemory-policy noeviction, or use a server of its own for the records; this prints the settings that it needs: idemctl schema -store redis", name, policy)
+			"set maxmemory-policy noeviction (redis-cli CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE), or use a server of its own for the records; "+
+			"this prints the settings that it needs: idemctl schema -store redis", name, policy)
+	}
+	if info["aof_enabled"] == "0" {
+		s.cfg.logger.WarnContext(ctx, "redisstore: the server writes no append-only file, and a restart lets executed requests run again; set appendonly yes: idemctl schema -store redis",
+			slog.String("server", name))
 	}
 	return nil
 }
 
+func isSingle(client redis.UniversalClient) bool {
+	_, single := client.(*redis.Client)
+	return single
+}
+
 // verifyCluster examines a node of a cluster.
 func (s *Store) verifyCluster(ctx context.Context, client server, name string) error {
-	if _, single := s.client.(*redis.Client); single {
-		return refusef("%s is a node of a Redis Cluster: use redis.NewClusterClient", name)
-	}
 	s.cluster.Store(true)
 	text, err := client.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -210,10 +236,11 @@ func (s *Store) probe(ctx context.Context) error {
 		}
 	}
 	if _, _, err := a.claim(ctx, idempotency.Request{}); err != nil {
-		if cause := errors.Unwrap(err); redis.HasErrorPrefix(cause, "CLUSTERDOWN") {
-			return unreachable(cause)
+		cause := errors.Unwrap(err)
+		if !isReply(cause) || redis.HasErrorPrefix(cause, "CLUSTERDOWN") {
+			return s.unreachable(cause)
 		}
-		return refusef("claim a key to see whether that is allowed (the user needs EVALSHA and EVAL, and in scripts HMGET, HSET, PEXPIRE, DEL and TIME): %w", errors.Unwrap(err))
+		return refusef("the server refuses to claim a key; if the client's user lacks rights, this gives them, and what handlers write needs its own: redis-cli %s: %w", s.grant(), cause)
 	}
 	if err := abandonScript.Run(ctx, s.client, []string{a.key}, a.token).Err(); err != nil {
 		return fmt.Errorf("redisstore: give a claim up to see whether that is allowed: %w", err)

@@ -67,8 +67,13 @@ func WithPrefix(prefix string) Option {
 // request for which f returns an empty string, or one with a closing brace, is
 // refused.
 //
-// The default is the record's id, which spreads records evenly; then only keys
-// made with [Tx.Key] can be written to on a Redis Cluster.
+// A scope from [idempotency.ScopeByHeader] is a hash of the header; to use it as
+// the tag of business keys, write an [idempotency.Scope] that returns the
+// caller's name in these keys.
+//
+// The default is the record's id, which spreads records evenly. Then a Redis
+// Cluster has no slot for data that requests share: only keys made with [Tx.Key],
+// of this one request, can be written to.
 func WithHashTag(f func(idempotency.Identity) string) Option {
 	return func(cfg *config) error {
 		cfg.hashTag = f
@@ -133,8 +138,9 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	}
 }
 
-// WithLogger sets where [New] warns when it cannot find out whether the server
-// evicts keys; nil drops the warning. The default is slog.Default().
+// WithLogger sets where [New] warns of a server that hides whether it evicts
+// keys, or that writes no append-only file; nil drops the warnings. The default
+// is slog.Default().
 func WithLogger(logger *slog.Logger) Option {
 	return func(cfg *config) error {
 		if logger == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +124,7 @@ func TestStartIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			return newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "reader", "any" })
-		}, nil, []string{"HSET", "allowed"}},
+		}, nil, []string{"+hset", "redis-cli ACL SETUSER app '~idempotency:*' +info"}},
 		{"no prefix", single, []redisstore.Option{redisstore.WithPrefix("")}, []string{"WithPrefix"}},
 		{"braces in the prefix", single, []redisstore.Option{redisstore.WithPrefix("{all}")}, []string{"WithPrefix", "braces"}},
 		{"line break in the prefix", single, []redisstore.Option{redisstore.WithPrefix("a\r\nb")}, []string{"WithPrefix"}},
@@ -153,23 +154,81 @@ func TestStartIsRefused(t *testing.T) {
 	}
 }
 
-// Where a server hides its policy, as managed ones may, New warns and goes on.
+// Where a server hides its policy, as managed ones may, or forgets when it
+// restarts, New warns and goes on.
 //
 // Covers STO-01.
-func TestHiddenPolicyIsWarnedOf(t *testing.T) {
+func TestServersAreWarnedOf(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	logger := redisstore.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
-	newStore(t, newClient(t, testenv.Redis(t)), logger)
-	if log.Len() > 0 {
-		t.Errorf("a server that tells its policy: %s", &log)
+	open := func(t *testing.T, oldnew ...string) (s *redisstore.Store, log string) {
+		var b bytes.Buffer
+		client := withInfo(newClient(t, testenv.Redis(t)), oldnew...)
+		s = newStore(t, client, redisstore.WithLogger(slog.New(slog.NewTextHandler(&b, nil))))
+		return s, b.String()
 	}
-	newStore(t, withInfo(newClient(t, testenv.Redis(t)), "maxmemory_policy:", "hidden:"), redisstore.WithLogger(nil))
-	s := newStore(t, withInfo(newClient(t, testenv.Redis(t)), "maxmemory_policy:", "hidden:"), logger)
-	if !strings.Contains(log.String(), "maxmemory-policy") {
-		t.Errorf("no warning, but %q", &log)
+	if _, log := open(t, "aof_enabled:0", "aof_enabled:1"); log != "" {
+		t.Errorf("a server that tells its policy and keeps its data: %s", log)
+	}
+	if _, log := open(t, "aof_enabled:1", "aof_enabled:0"); !strings.Contains(log, "appendonly yes") || !strings.Contains(log, testenv.Redis(t)) {
+		t.Errorf("a server that forgets: %s", log)
+	}
+	s, log := open(t, "aof_enabled:0", "aof_enabled:1", "maxmemory_policy:", "hidden:")
+	if !strings.Contains(log, "maxmemory-policy") {
+		t.Errorf("a server that hides its policy: %s", log)
 	}
 	if _, err := s.Execute(t.Context(), request("k"), pay(prefixOf(t), "first")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A user who may do nothing gets the command that grants what the store needs,
+// and it is enough: for a claim, a completion with a queued write and one that
+// is undone, a replay, a lookup and a release.
+func TestRightsAreNamed(t *testing.T) {
+	t.Parallel()
+	addr := testenv.StartRedis(t)
+	admin := newClient(t, addr)
+	do(t, admin, "ACL", "SETUSER", "app", "on", ">secret")
+	client := newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
+	_, err := redisstore.New(t.Context(), client)
+	if err == nil {
+		t.Fatal("a user without rights is taken")
+	}
+	_, grant, found := strings.Cut(err.Error(), "redis-cli ")
+	grant, _, ended := strings.Cut(grant, ": ")
+	if !found || !ended {
+		t.Fatalf("%q has no command", err)
+	}
+	docs, err := os.ReadFile("../../docs/migrations.md")
+	if err != nil || !strings.Contains(string(docs), "`"+grant+"`") {
+		t.Errorf("docs/migrations.md does not have %q: %v", grant, err)
+	}
+	args := []any{}
+	for word := range strings.FieldsSeq(grant) {
+		args = append(args, strings.Trim(word, "'"))
+	}
+	do(t, admin, args...)
+	do(t, admin, "ACL", "SETUSER", "app", "~{*}:effect", "+incr", "+rpush")
+	s := newStore(t, client, redisstore.WithPrefix("idempotency:"))
+	for range 2 {
+		if _, err := s.Execute(t.Context(), request("k"), pay("effect", "first")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Lookup(t.Context(), request("k").Identity); err != nil {
+		t.Error(err)
+	}
+	_, err = s.Execute(t.Context(), request("undone"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+		if resp, err := pay("effect", "first")(ctx, tx); err != nil {
+			return resp, err
+		}
+		return created("second"), tx.Queue(func(p redis.Pipeliner) error { return p.RPush(ctx, tx.Key("effect"), "one").Err() })
+	})
+	if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("a write that cannot be: %v", err)
+	}
+	wantEffects(t, admin, "effect", 1)
+	if err := s.Release(t.Context(), request("k").Identity); err != nil {
 		t.Error(err)
 	}
 }

@@ -52,7 +52,10 @@ func (t *Tx) Slot() string {
 }
 
 // Key returns a key of this name in the slot that [Tx.Slot] names:
-// "{slot}:name".
+// "{slot}:name". With [WithHashTag] that is the same key for all requests with
+// the same hash tag. Without it the slot is the record's own, and each request
+// gets another key: on a single server give data that requests share a plain
+// name, such as "balance:4711", instead.
 func (t *Tx) Key(name string) string { return "{" + t.Slot() + "}:" + name }
 
 // Queue takes the commands that fn gives to p, to be applied with the answer.
@@ -159,7 +162,7 @@ func (t *Tx) keep(key string) error {
 	case !t.cluster || tag == t.tag || slot(tag) == slot(t.tag):
 		return nil
 	case t.chosen:
-		return fmt.Errorf("on a Redis Cluster its key must lie in the hash slot of the record, that of {%s}: take tx.Key, or see WithHashTag", t.tag)
+		return fmt.Errorf("on a Redis Cluster its key must lie in the hash slot of the record, that of {%s}: choose that slot by the data's, with WithHashTag", t.tag)
 	case strings.Contains(tag, "}"):
 		return errors.New("on a Redis Cluster a key with a brace needs a hash tag")
 	default:

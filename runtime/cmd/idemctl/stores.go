@@ -203,7 +203,7 @@ func openRedis(ctx context.Context, u *url.URL) (opened, error) {
 	default:
 		client = redis.NewClient(o)
 	}
-	s, err := redisstore.New(ctx, client, opts...)
+	s, err := redisstore.New(ctx, client, append(opts, redisstore.WithLogger(nil))...)
 	return keep(s, err, func() { _ = client.Close() })
 }
 
