@@ -2,10 +2,10 @@ package sqlstore
 
 import "sync"
 
-// claims are the records that this process is about to write: the early sign
+// claims are the records that this store is about to write: the early sign
 // by which a duplicate is refused without a connection. The database decides;
-// a lost entry would cost a wait, not a second effect. An entry lives as long
-// as its attempt.
+// a lost entry would cost a wait, not a second effect. An entry ends before the
+// claim in the database does, so that it refuses nobody who could claim.
 type claims struct {
 	mu   sync.Mutex
 	held map[[16]byte]struct{}

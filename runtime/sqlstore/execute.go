@@ -74,12 +74,12 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 		case rec.live():
 			return s.answer(ctx, rec, req)
 		}
+		// Its duplicates do not wait for their turn behind it.
+		if !s.claims.take(k.id) {
+			return idempotency.Result{}, idempotency.ErrInFlight
+		}
+		defer s.claims.drop(k.id)
 	}
-
-	if !s.claims.take(k.id) {
-		return idempotency.Result{}, idempotency.ErrInFlight
-	}
-	defer s.claims.drop(k.id)
 	a, err := s.engine.claim(claiming, k)
 	if err != nil {
 		return idempotency.Result{}, unavailable(err)
@@ -96,6 +96,13 @@ func (s *Store) try(ctx context.Context, k key, req idempotency.Request, work id
 	}
 	if err := a.record.admit(req, a.now); err != nil {
 		return idempotency.Result{}, err
+	}
+	if !s.engine.oneWriter() {
+		// No sooner, so that replays do not keep each other out.
+		if !s.claims.take(k.id) {
+			return idempotency.Result{}, idempotency.ErrInFlight
+		}
+		defer s.claims.drop(k.id)
 	}
 	resp, err := s.run(ctx, a, work)
 	if err != nil {

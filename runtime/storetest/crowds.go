@@ -67,6 +67,31 @@ func concurrency[Tx any](s *suite[Tx]) {
 	}
 }
 
+// All retries of an answered request are replayed, however many come at once: a
+// record decides, and those that read it are not in each other's way.
+//
+// Covers CON-09.
+func replaysAtOnce[Tx any](s *suite[Tx]) {
+	const clients, retries = 8, 20
+	s.executes(s.Store, request("k"), "first")
+	var wg sync.WaitGroup
+	for c := range clients {
+		st := s.stores()[c%len(s.stores())]
+		wg.Go(func() {
+			for range retries {
+				res, err := st.Execute(s.ctx, request("k"), s.never)
+				if err != nil || !res.Replayed {
+					s.Errorf("Execute: %v, Replayed %v; want a replay", err, res.Replayed)
+					return
+				}
+				s.same(res.Response, answer("first"))
+			}
+		})
+	}
+	wg.Wait()
+	s.wantEffects("first", 1)
+}
+
 // While one request runs, all its copies are answered in flight and other
 // keys are executed. Nobody waits for the handler.
 //

@@ -22,6 +22,7 @@ var flaws = map[string][]string{
 	"stores only successes":                  {"ReplayIsByteForByte"},
 	"cuts long answers":                      {"LargestAnswer"},
 	"shares answers":                         {"AnswersAreCopies"},
+	"replays to one at a time":               {"ReplaysAtOnce"},
 	"compares no fingerprints":               {"Mismatch", "InFlight"},
 	"claims twice":                           {"InFlight", "ThunderingHerd", "NestedExecute", "ExpiryWhileRunning", "Fenced"},
 	"keeps claims in its process":            {"InFlight", "ThunderingHerd", "ExpiryWhileRunning", "Fenced"},

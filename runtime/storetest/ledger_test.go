@@ -85,6 +85,7 @@ type ledgerStore struct {
 	// What flawed stores keep in their process.
 	claimsHere    map[idempotency.Identity]bool
 	retentionHere time.Duration
+	replaying     sync.Mutex
 }
 
 var _ storetest.Store[*ledgerTx] = (*ledgerStore)(nil)
@@ -165,6 +166,13 @@ func (s *ledgerStore) claimed() map[idempotency.Identity]bool {
 func (s *ledgerStore) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[*ledgerTx]) (idempotency.Result, error) {
 	if err := s.reach(ctx); err != nil {
 		return idempotency.Result{}, err
+	}
+	if s.is("replays to one at a time") {
+		if !s.replaying.TryLock() {
+			return idempotency.Result{}, idempotency.ErrInFlight
+		}
+		defer s.replaying.Unlock()
+		time.Sleep(time.Millisecond) // as long as a round trip
 	}
 	began, found, err := s.claim(req)
 	if err != nil || found != nil {

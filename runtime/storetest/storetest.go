@@ -136,6 +136,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 
 		{"Concurrency", concurrency[Tx]},
 		{"ThunderingHerd", thunderingHerd[Tx]},
+		{"ReplaysAtOnce", replaysAtOnce[Tx]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
