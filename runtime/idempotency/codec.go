@@ -50,14 +50,14 @@ const codecTimeout = 5 * time.Second
 
 // EncodeAnswer returns what a store keeps of the answer to req, beside its
 // status: the bytes of its columns for header and body. Without a codec, which
-// is nil then, these are [MarshalHeader] and the body itself. Otherwise the
-// header begins with the format, a byte below 0x20, and goes on with the id of
+// is nil then, these are the body itself and a "Name: value" line (RFC 9112
+// section 5) for each header value, ordered by name. Otherwise the header begins with the format, a byte below 0x20, and goes on with the id of
 // the key; the body has all the rest.
 //
 // A codec has 5 s, and does not end with ctx. If it fails, the error matches
 // [ErrUnavailable] and nothing may be kept.
 func EncodeAnswer(ctx context.Context, c Codec, req Request, resp Response) (header, body []byte, err error) {
-	header, body = MarshalHeader(resp.Header), resp.Body
+	header, body = marshalHeader(resp.Header), resp.Body
 	if c == nil {
 		return header, body, nil
 	}
@@ -107,7 +107,7 @@ func DecodeAnswer(ctx context.Context, c Codec, s StoredAnswer) (Response, error
 		header, body, err = s.decode(ctx, c, e)
 	}
 	if err == nil {
-		resp.Header, err = UnmarshalHeader(header)
+		resp.Header, err = unmarshalHeader(header)
 	}
 	if err != nil {
 		return resp, e.unreadable(err)

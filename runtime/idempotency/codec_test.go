@@ -79,7 +79,7 @@ func TestEncodeAnswer(t *testing.T) {
 		s := stored(header, body)
 		s.Status = resp.Status
 		got, err := DecodeAnswer(t.Context(), copying, s)
-		if err != nil || got.Status != resp.Status || !bytes.Equal(got.Body, resp.Body) || !bytes.Equal(MarshalHeader(got.Header), MarshalHeader(resp.Header)) {
+		if err != nil || !got.Equal(resp) {
 			t.Errorf("%+v, %v; want %+v", got, err, resp)
 		}
 	}

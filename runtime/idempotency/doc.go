@@ -53,9 +53,8 @@
 // [Store], [Work], [Result], [Response]; [Guarantees] with [Atomicity], [Fencing]
 // and [Survival]; [Keeper] and [Record]; [Lister],
 // [Filter], [Entry], [State], [StateOf], [Stats] and [Counts]; [Leaser] and
-// [LeaseStore]; [EncodeAnswer], [DecodeAnswer] and [StoredAnswer], which use
-// [MarshalHeader] and [UnmarshalHeader]. Authors of codecs need [Codec] and
-// [Encoded]; who reads records meets an [*UnreadableError].
+// [LeaseStore]; [EncodeAnswer], [DecodeAnswer] and [StoredAnswer]. Authors of codecs
+// need [Codec] and [Encoded]; who reads records meets an [*UnreadableError].
 //
 // # What generated code alone needs
 //

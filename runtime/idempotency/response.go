@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/textproto"
@@ -15,11 +16,17 @@ type Response struct {
 	Body   []byte      // empty and nil are the same answer
 }
 
-// MarshalHeader encodes h for a store, in the form of RFC 9112 section 5: one
+// Equal reports whether r and other are stored alike, byte for byte.
+func (r Response) Equal(other Response) bool {
+	return r.Status == other.Status && bytes.Equal(r.Body, other.Body) &&
+		bytes.Equal(marshalHeader(r.Header), marshalHeader(other.Header))
+}
+
+// marshalHeader encodes h for a store, in the form of RFC 9112 section 5: one
 // "Name: value" line for each value, ordered by name. It is what a client
 // would see: net/http leaves names out that are none, trims values and replaces
 // line breaks in the same way.
-func MarshalHeader(h http.Header) []byte {
+func marshalHeader(h http.Header) []byte {
 	size := 0
 	var few [16]string
 	names := few[:0]
@@ -59,9 +66,9 @@ func isFieldName(s string) bool {
 
 var lineBreaks = strings.NewReplacer("\n", " ", "\r", " ")
 
-// UnmarshalHeader decodes what [MarshalHeader] has encoded. It returns an
-// error for anything else: a record that cannot be read is not replayed.
-func UnmarshalHeader(b []byte) (http.Header, error) {
+// unmarshalHeader decodes what [marshalHeader] has encoded. It returns an
+// error for what has another form: a record that cannot be read is not replayed.
+func unmarshalHeader(b []byte) (http.Header, error) {
 	rest := string(b) // names and values are parts of this one copy
 	lines := strings.Count(rest, "\r\n")
 	h := make(http.Header, lines)

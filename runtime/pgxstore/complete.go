@@ -1,7 +1,6 @@
 package pgxstore
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -127,7 +126,7 @@ func (s *Store) resolve(ctx context.Context, req idempotency.Request, resp idemp
 				stored, err := a.record.response(ctx, s.cfg.codec)
 				// Another attempt can only have answered if ours was rolled back;
 				// where its answer is the same, nobody can tell them apart.
-				return idempotency.Result{Response: stored, Replayed: !same(stored, resp)}, err
+				return idempotency.Result{Response: stored, Replayed: !stored.Equal(resp)}, err
 			case a.held:
 				return idempotency.Result{}, unavailable("the connection was lost in COMMIT, and the transaction was rolled back", lost)
 			}
@@ -136,12 +135,6 @@ func (s *Store) resolve(ctx context.Context, req idempotency.Request, resp idemp
 			return idempotency.Result{}, outcomeUnknown(lost)
 		}
 	}
-}
-
-// same reports whether two answers are equal in every byte that is stored.
-func same(a, b idempotency.Response) bool {
-	return a.Status == b.Status && bytes.Equal(a.Body, b.Body) &&
-		bytes.Equal(idempotency.MarshalHeader(a.Header), idempotency.MarshalHeader(b.Header))
 }
 
 func outcomeUnknown(err error) error {

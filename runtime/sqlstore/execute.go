@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -237,7 +236,7 @@ func (s *Store) resolve(ctx context.Context, k key, req idempotency.Request, res
 				res, err := s.answer(ctx, a.record, req)
 				// Another attempt can only have answered if this one was rolled back;
 				// where its answer is the same, nobody can tell them apart.
-				res.Replayed = err == nil && !same(res.Response, resp)
+				res.Replayed = err == nil && !res.Equal(resp)
 				return res, err
 			case a.held && s.engine.proves():
 				return idempotency.Result{}, unavailable(cause)
@@ -247,12 +246,6 @@ func (s *Store) resolve(ctx context.Context, k key, req idempotency.Request, res
 			return idempotency.Result{}, outcomeUnknown(errors.Join(cause, err))
 		}
 	}
-}
-
-// same reports whether two answers are equal in every byte that is stored.
-func same(a, b idempotency.Response) bool {
-	return a.Status == b.Status && bytes.Equal(a.Body, b.Body) &&
-		bytes.Equal(idempotency.MarshalHeader(a.Header), idempotency.MarshalHeader(b.Header))
 }
 
 // sleep waits for d or until ctx ends.

@@ -100,6 +100,10 @@ func (s sqlServer) filled(t *testing.T) (store string) {
 	db := sqlOpen(t, s.driver, dsn)
 	for _, r := range fixed {
 		id := r.ID()
+		header, body, err := idempotency.EncodeAnswer(t.Context(), nil, idempotency.Request{}, idempotency.Response{Header: r.header, Body: []byte(r.body)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		columns, values := "", ""
 		if !r.leaseUntil.IsZero() {
 			columns, values = ", lease_token, lease_until", ", "+s.blob(id[:])+", "+s.at(r.leaseUntil)
@@ -118,7 +122,7 @@ func (s sqlServer) filled(t *testing.T) (store string) {
 		insert := "INSERT INTO idempotency_records (id, scope, operation, " + key + ", fingerprint, status, header, body, created_at, expires_at" + columns +
 			") VALUES (" + strings.Join([]string{
 			name, text(r.Scope), text(r.Operation), text(r.Key), s.blob([]byte("\x01fingerprint")), fmt.Sprint(r.status),
-			s.blob(idempotency.MarshalHeader(r.header)), s.blob([]byte(r.body)), s.at(r.created), s.at(r.expires),
+			s.blob(header), s.blob(body), s.at(r.created), s.at(r.expires),
 		}, ", ") + values + ")"
 		if _, err := db.ExecContext(t.Context(), insert); err != nil {
 			t.Fatalf("%s: %v", insert, err)
