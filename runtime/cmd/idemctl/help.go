@@ -22,10 +22,13 @@ IDEMCTL_STORE, since other users of a machine can see command lines:
   postgres://USER:PASSWORD@HOST:5432/DATABASE      with all settings of pgx
   mysql://USER:PASSWORD@HOST:3306/DATABASE         with all of go-sql-driver
   sqlite:FILE                                      a path, absolute or not
-  redis://USER:PASSWORD@HOST:6379/0                rediss:// with TLS
+  redis://USER:PASSWORD@HOST:6379/0                with all of go-redis;
+                                                   rediss:// with TLS
       ?cluster=true          a Redis Cluster; HOST is any of its nodes
       ?sentinel=NAME         HOST is a sentinel, NAME the master's name
       &addr=HOST:PORT        another node or sentinel; may be repeated
+      &sentinel_username=    the sentinels' own user,
+      &sentinel_password=    if they have one
       &prefix=PREFIX         of redisstore.WithPrefix
       &hash_tag=TAG          what redisstore.WithHashTag returns for a record
   dynamodb://TABLE?region=REGION                   credentials as AWS's tools

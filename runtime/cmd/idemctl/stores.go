@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"database/sql"
 	"fmt"
 	"net"
@@ -16,13 +15,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/idemgen/idemgen/runtime/dynamostore"
 	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/pgxstore"
-	"github.com/idemgen/idemgen/runtime/redisstore"
 	"github.com/idemgen/idemgen/runtime/sqlstore"
 )
 
@@ -38,41 +35,50 @@ type opened struct {
 	close   func()
 }
 
-// open opens the store that a URL names.
+// forms are what a store's URL looks like.
+var forms = map[string]string{
+	"postgres":   "postgres://HOST/DATABASE",
+	"postgresql": "postgresql://HOST/DATABASE",
+	"mysql":      "mysql://HOST/DATABASE",
+	"sqlite":     "sqlite:FILE, with the file's path, absolute or not",
+	"redis":      "redis://HOST:PORT/0",
+	"rediss":     "rediss://HOST:PORT/0",
+	"dynamodb":   "dynamodb://TABLE?region=REGION",
+}
+
+// open opens the store that a URL names. What it says of a URL that cannot be read
+// does not quote it, since that may hold a password anywhere.
 func open(ctx context.Context, store, table string) (opened, error) {
 	if store == "" {
 		return opened{}, misuse("no store is given: set %s or -store to its URL", envStore)
 	}
 	scheme, rest, _ := strings.Cut(store, ":")
+	form, known := forms[scheme]
+	if !known {
+		return opened{}, misuse("the store's URL begins with none of postgres://, mysql://, sqlite:, redis://, rediss:// and dynamodb://")
+	}
 	if scheme == "sqlite" {
 		return openSQLite(ctx, rest, table)
 	}
 	u, err := url.Parse(store)
-	if err != nil { // which may hold the password
+	if err != nil {
 		return opened{}, misuse("the store's URL cannot be read: characters such as @ : / ? # %% in a password are written %%40 %%3A %%2F %%3F %%23 %%25")
 	}
-	switch u.Scheme {
-	case "mysql", "redis", "rediss":
-		if u.Host == "" { // the drivers would take this machine
-			return opened{}, misuse("the store's URL names no host: it begins with %s://USER:PASSWORD@HOST", u.Scheme)
-		}
+	isPostgres := scheme == "postgres" || scheme == "postgresql"
+	if !strings.HasPrefix(rest, "//") || u.Host == "" && !isPostgres { // drivers but pgx would take this machine
+		return opened{}, misuse("the store's URL is not of the form %s", form)
 	}
-	switch u.Scheme {
-	case "postgres", "postgresql":
+	switch {
+	case isPostgres:
 		return openPostgres(ctx, store, table)
-	case "mysql":
+	case scheme == "mysql":
 		return openMySQL(ctx, u, table)
-	}
-	if table != "" {
+	case table != "":
 		return opened{}, misuse("-table is for SQL stores: for Redis add prefix=… to the URL; DynamoDB's table stands in place of its host")
-	}
-	switch u.Scheme {
-	case "redis", "rediss":
-		return openRedis(ctx, u)
-	case "dynamodb":
+	case scheme == "dynamodb":
 		return openDynamoDB(ctx, u)
 	}
-	return opened{}, misuse("the store's URL begins with %q: use postgres, mysql, sqlite, redis, rediss or dynamodb", scheme+":")
+	return openRedis(ctx, u)
 }
 
 func openPostgres(ctx context.Context, store, table string) (opened, error) {
@@ -123,7 +129,7 @@ func openSQLite(ctx context.Context, file, table string) (opened, error) {
 		file = file[2:]
 	}
 	if file == "" || strings.HasPrefix(file, "//") {
-		return opened{}, misuse("a store of SQLite is sqlite:FILE, with the file's path, absolute or not")
+		return opened{}, misuse("the store's URL is not of the form %s", forms["sqlite"])
 	}
 	if _, err := os.Stat(file); err != nil {
 		return opened{}, fmt.Errorf("idemctl makes no database: %w; a new one begins with idemctl schema -store sqlite | sqlite3 FILE", err)
@@ -155,68 +161,6 @@ func keep(s records, err error, closing func()) (opened, error) {
 	return opened{s, closing}, nil
 }
 
-// quiet drops what go-redis logs: whatever matters is an error as well.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
-
-func openRedis(ctx context.Context, u *url.URL) (opened, error) {
-	q := u.Query()
-	take := func(name string) string {
-		v := q.Get(name)
-		q.Del(name)
-		return v
-	}
-	cluster, master, prefix, tag := take("cluster"), take("sentinel"), take("prefix"), take("hash_tag")
-	addrs := append([]string{hostPort(u, "6379")}, q["addr"]...)
-	q.Del("addr")
-	plain := *u
-	plain.RawQuery = q.Encode()
-	o, err := redis.ParseURL(plain.String())
-	if err != nil {
-		return opened{}, misuse("the settings in the store's URL: %v", err)
-	}
-	var opts []redisstore.Option
-	if prefix != "" {
-		opts = append(opts, redisstore.WithPrefix(prefix))
-	}
-	if tag != "" {
-		opts = append(opts, redisstore.WithHashTag(func(idempotency.Identity) string { return tag }))
-	}
-	o.ContextTimeoutEnabled = true
-	var client redis.UniversalClient
-	switch {
-	case cluster != "" && cluster != "true" && cluster != "false":
-		return opened{}, misuse("cluster=%s in the store's URL: use true or false", cluster)
-	case cluster == "true" && master != "":
-		return opened{}, misuse("the store's URL has both cluster and sentinel: use one")
-	case cluster == "true":
-		client = redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: addrs, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		})
-	case master != "":
-		client = redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: master, SentinelAddrs: addrs, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: anyHost(o.TLSConfig),
-			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		})
-	default:
-		client = redis.NewClient(o)
-	}
-	s, err := redisstore.New(ctx, client, append(opts, redisstore.WithLogger(nil))...)
-	return keep(s, err, func() { _ = client.Close() })
-}
-
-// anyHost is c for several servers: each is verified by its own name.
-func anyHost(c *tls.Config) *tls.Config {
-	if c == nil {
-		return nil
-	}
-	c = c.Clone()
-	c.ServerName = ""
-	return c
-}
-
 func openDynamoDB(ctx context.Context, u *url.URL) (opened, error) {
 	q := u.Query()
 	for name := range q {
@@ -226,6 +170,10 @@ func openDynamoDB(ctx context.Context, u *url.URL) (opened, error) {
 	}
 	if u.User != nil {
 		return opened{}, misuse("a DynamoDB store takes credentials from where AWS's tools do, such as AWS_PROFILE, and none in its URL")
+	}
+	table := u.Host + strings.TrimSuffix(u.Path, "/")
+	if !dynamoTable.MatchString(table) {
+		return opened{}, misuse("the store's URL is not of the form %s: %q cannot be a table's name", forms["dynamodb"], table)
 	}
 	load := []func(*config.LoadOptions) error{config.WithSharedConfigProfile(q.Get("profile"))}
 	if region := q.Get("region"); region != "" {
@@ -244,6 +192,6 @@ func openDynamoDB(ctx context.Context, u *url.URL) (opened, error) {
 		}
 	})
 	// Who looks after records needs no time to live.
-	s, err := dynamostore.New(ctx, client, u.Host+u.Path, dynamostore.WithPrefix(q.Get("prefix")), dynamostore.WithoutTTL())
+	s, err := dynamostore.New(ctx, client, table, dynamostore.WithPrefix(q.Get("prefix")), dynamostore.WithoutTTL())
 	return keep(s, err, func() {})
 }
