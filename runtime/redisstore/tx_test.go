@@ -166,6 +166,49 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// A permission that is taken away while work runs, or before a claim, lets
+// nothing be answered that was not applied, and nothing be kept for ever: Redis
+// keeps what a script has done before it fails.
+//
+// Covers CRA-07.
+func TestPermissionIsTakenAway(t *testing.T) {
+	t.Parallel()
+	addr := testenv.StartRedis(t)
+	admin := newClient(t, addr)
+	do(t, admin, "SET", "text", "text")
+	for _, command := range []string{"hset", "pexpire", "del"} {
+		prefix := command + ":"
+		do(t, admin, "ACL", "SETUSER", command, "on", "nopass", "+@all", "~*")
+		s := newStore(t, newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = command, "any" }),
+			redisstore.WithPrefix(prefix), redisstore.WithLease(100*time.Millisecond, time.Minute))
+		work := pay("effect-"+command, "done")
+		_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+			do(t, admin, "ACL", "SETUSER", command, "-"+command)
+			if command == "del" { // is needed where a command fails
+				return created("done"), tx.Queue(func(p redis.Pipeliner) error { return p.Incr(ctx, "text").Err() })
+			}
+			return work(ctx, tx)
+		})
+		if !errors.Is(err, idempotency.ErrUnavailable) || !redis.HasErrorPrefix(err, "NOPERM") {
+			t.Errorf("without %s: %v, want unavailable for NOPERM", command, err)
+		}
+		wantEffects(t, admin, "effect-"+command, 0)
+		do(t, admin, "ACL", "SETUSER", command, "+"+command)
+		if res := settled(t, s, request("k"), work); res.Replayed {
+			t.Errorf("with %s again: %+v, want it executed", command, res)
+		}
+		wantEffects(t, admin, "effect-"+command, 1)
+	}
+	do(t, admin, "ACL", "SETUSER", "pexpire", "-pexpire", "-del") // so that it cannot be given up either
+	client := newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "pexpire", "any" })
+	if _, err := redisstore.New(t.Context(), client, redisstore.WithPrefix("endless:")); !redis.HasErrorPrefix(err, "NOPERM") {
+		t.Errorf("New: %v, want it refused for NOPERM", err)
+	}
+	if keys := admin.Keys(t.Context(), "endless:*").Val(); len(keys) != 0 {
+		t.Errorf("a claim that never ends: %q", keys)
+	}
+}
+
 // Queue says at once what it does not take, and then nothing of the run is
 // applied even if work takes no notice. In a cluster that includes every key
 // that does not lie in the record's slot; a single server takes any key.

@@ -9,6 +9,10 @@ end
 if found[1] and found[1] ~= ARGV[1] then
   return {'held'}
 end
+if not redis.acl_check_cmd('PEXPIRE', KEYS[1], ARGV[2]) then
+  -- The claim would never end.
+  return redis.error_reply('NOPERM the store needs the permission to run PEXPIRE')
+end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'scope', ARGV[3], 'operation', ARGV[4], 'key', ARGV[5])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local now = redis.call('TIME')

@@ -18,6 +18,20 @@ if found[2] then
   return {'done'}
 end
 
+-- A script that fails keeps what it has done. So it does nothing unless its own
+-- commands are allowed; memory is refused to the first of them, or to none.
+local function forbidden(commands)
+  for _, command in ipairs(commands) do
+    if not redis.acl_check_cmd(unpack(command)) then
+      return command[1]
+    end
+  end
+end
+local own = forbidden({{'HSET', record, 'token', ''}, {'PEXPIRE', record, '0'}, {'DEL', record}})
+if own then
+  return redis.error_reply('NOPERM the store needs the permission to run ' .. own)
+end
+
 -- Where each command begins in ARGV.
 local commands = {}
 local at = 8
@@ -26,17 +40,17 @@ while at <= #ARGV do
   at = at + 2 + ARGV[at + 1]
 end
 
--- A command that fails has done nothing, but Redis keeps what those before it
--- did. So the keys of all but the last are saved before anything is written.
--- That all KEYS may be read and written was checked when this script began.
+-- A queued command that fails has done nothing, but Redis keeps what those
+-- before it did. So the keys of all but the last are saved before anything is
+-- written. That all KEYS may be read and written was checked when this script
+-- began.
 local saved = {}
 if #commands > 1 then
-  for _, undo in ipairs({{'DUMP', record}, {'PEXPIRETIME', record}, {'DEL', record}, {'RESTORE', record, '0', ''}}) do
-    if not redis.acl_check_cmd(unpack(undo)) then
-      redis.call('DEL', record)
-      return {'failed', 1, 'NOPERM more than one command needs the permission to run ' .. undo[1] ..
-        ', to undo them if a later one fails'}
-    end
+  local undo = forbidden({{'DUMP', record}, {'PEXPIRETIME', record}, {'RESTORE', record, '0', ''}})
+  if undo then
+    redis.call('DEL', record)
+    return {'failed', 1, 'NOPERM more than one command needs the permission to run ' .. undo ..
+      ', to undo them if a later one fails'}
   end
   local last = #KEYS - ARGV[commands[#commands]]
   for k = 2, last do
