@@ -70,9 +70,14 @@ func tooLarge(bytes int) error {
 	}
 }
 
-// errDamaged is answered for an item that this store has not written.
+// errDamaged is answered for an item that this store has not written. Neither its client
+// nor its operator may take the request for one that was not carried out.
 func errDamaged(what string) error {
-	return fmt.Errorf("dynamostore: the stored record is damaged: %s", what)
+	return &idempotency.Error{
+		Code:   idempotency.CodeOutcomeUnknown,
+		Detail: "what is stored of the request is damaged, and it is not known whether it was carried out",
+		Err:    fmt.Errorf("dynamostore: the stored record is damaged: %s", what),
+	}
 }
 
 // isCode reports whether the service has answered one of these error codes.

@@ -11,7 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idemgen/idemgen/runtime/dynamostore"
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -105,6 +107,43 @@ func TestReadsAreConsistent(t *testing.T) {
 			}
 			if wantReads := map[bool]int{true: 1, false: 4}[s.name == service.name]; noted.all < wantReads || noted.withItem < 4 {
 				t.Errorf("%d reads and %d writes that bring the item, want at least %d and 4", noted.all, noted.withItem, wantReads)
+			}
+		})
+	}
+}
+
+// A record that somebody has damaged has an unknown outcome, and is never
+// executed again: a claim whose lease is missing may have been an answer.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			for what, damage := range map[string]func(item){
+				"no status":         func(i item) { delete(i, "status") },
+				"a text for status": func(i item) { i["status"] = text("201") },
+				"another status":    func(i item) { i["status"] = number(99) },
+				"a text for body":   func(i item) { i["body"] = text("first") },
+				"no end":            func(i item) { delete(i, "expires_at") },
+				"unknown format":    func(i item) { i["header"] = &types.AttributeValueMemberB{Value: []byte{7}} },
+			} {
+				prefix := prefixOf(t)
+				client := newClient(s.url(t))
+				store := s.open(t, client, dynamostore.WithPrefix(prefix))
+				if _, err := store.Execute(t.Context(), request("k"), s.pay(t, prefix, "first")); err != nil {
+					t.Fatal(err)
+				}
+				i := s.stored(t, prefix, "k")
+				damage(i)
+				if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(s.table(t)), Item: i}); err != nil {
+					t.Fatal(err)
+				}
+				if res, err := store.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
+					t.Errorf("%s: %+v, %v; want outcome unknown", what, res, err)
+				}
+				if _, err := store.Lookup(t.Context(), request("k").Identity); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
+					t.Errorf("%s: Lookup: %v; want outcome unknown", what, err)
+				}
 			}
 		})
 	}

@@ -61,7 +61,7 @@ const resendPause = 100 * time.Millisecond
 
 // complete sends c until it is answered: its token makes a repetition harmless,
 // and the answer to one tells what became of those before. It returns settled
-// if the claim is over or may be, so that it must not be given up.
+// if the claim is over or may be, so that it must not be given up, or cannot be.
 func (s *Store) complete(ctx context.Context, c completion) (settled bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.finishTimeout)
 	defer cancel()
@@ -73,7 +73,7 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 		case err == nil:
 			return true, c.judge(answer, replicas, s.cfg.replicas, token.uncertain())
 		case errors.Is(err, redis.ErrClosed):
-			return true, outcomeUnknown(err)
+			return true, unanswered(token.uncertain(), err)
 		case !mayPass(err):
 			return s.settle(ctx, c, token.uncertain(), err)
 		}
@@ -82,7 +82,7 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return true, outcomeUnknown(err)
+			return true, unanswered(token.uncertain(), err)
 		}
 	}
 }
@@ -114,11 +114,20 @@ func (s *Store) settle(ctx context.Context, c completion, uncertain bool, refusa
 	case answered && state == "done" && s.cfg.replicas == 0:
 		return true, nil
 	case answered && state == "freed", !uncertain:
-		return answered, unavailable("the answer could not be stored; nothing was kept", refusal)
+		return answered, notStored(refusal)
 	case answered && state == "gone" && c.origin == claimed:
 		return true, recordGone(refusal)
 	}
 	return true, outcomeUnknown(refusal)
+}
+
+// unanswered is what a completion without an answer means: one that was never
+// sent has kept nothing.
+func unanswered(uncertain bool, err error) error {
+	if uncertain {
+		return outcomeUnknown(err)
+	}
+	return notStored(err)
 }
 
 // command names the nth queued command, counted from 1.

@@ -50,11 +50,12 @@
 // script may be sent any number of times: go-redis sends a command again when
 // its answer is lost, and the token tells the attempt its own claim and its own
 // completion from a rival's. A completion that is not answered is repeated for
-// 10 s; if it still is not, the outcome is unknown and the claim is left to its
-// lease. One that is refused is settled by giving the claim up: then nothing was
-// kept for certain, or an earlier one has stored the answer. Where an answer was
-// lost and the record is gone before anybody looked, since it has expired or
-// was released, the outcome is unknown too.
+// 10 s; if it still is not, the outcome is unknown, or the request unavailable
+// where none could be sent, and the claim is left to its lease. One that is
+// refused is settled by giving the claim up: then nothing was kept for certain,
+// or an earlier one has stored the answer. Where an answer was lost and the
+// record is gone before anybody looked, since it has expired or was released,
+// the outcome is unknown too.
 //
 // # Business writes
 //

@@ -18,6 +18,10 @@ func unavailable(detail string, err error) error {
 	return &idempotency.Error{Code: idempotency.CodeUnavailable, Detail: detail, Err: err}
 }
 
+func notStored(err error) error {
+	return unavailable("the answer could not be stored; nothing was kept", err)
+}
+
 func outcomeUnknown(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeOutcomeUnknown,
@@ -37,9 +41,14 @@ func recordGone(last error) error {
 	}
 }
 
-// errDamaged is answered for a record that this store has not written.
+// errDamaged is answered for a record that this store has not written. Neither its client
+// nor its operator may take the request for one that was not carried out.
 func errDamaged(what string) error {
-	return fmt.Errorf("redisstore: the stored record is damaged: %s", what)
+	return &idempotency.Error{
+		Code:   idempotency.CodeOutcomeUnknown,
+		Detail: "what is stored of the request is damaged, and it is not known whether it was carried out",
+		Err:    fmt.Errorf("redisstore: the stored record is damaged: %s", what),
+	}
 }
 
 // serverError is the error of a queued command, as [redis.HasErrorPrefix]

@@ -110,7 +110,8 @@ func WithClaimTimeout(d time.Duration) Option {
 // WithFinishTimeout bounds what follows work, which the caller's context cannot
 // cancel. A completion whose answer is lost is sent again, with the same token,
 // until it is answered or this time is over: then the request is
-// idempotency.ErrOutcomeUnknown. The default is 10 s, which outlasts a failover.
+// idempotency.ErrOutcomeUnknown, or idempotency.ErrUnavailable where none could
+// be sent. The default is 10 s, which outlasts a failover.
 func WithFinishTimeout(d time.Duration) Option {
 	return func(cfg *config) error { return positive("WithFinishTimeout", d, &cfg.finishTimeout) }
 }

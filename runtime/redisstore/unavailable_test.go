@@ -227,20 +227,41 @@ func TestServersClockDecides(t *testing.T) {
 	}
 }
 
-// A client that is closed while work runs answers at once: it cannot say whether
-// it had sent the completion before.
+// A client that is closed while work runs answers at once, with a key or without
+// one: nothing was kept, since nothing was sent. Where a completion was sent
+// before and not answered, nobody can say.
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
-	client := newClient(t, testenv.Redis(t))
-	s := newStore(t, client)
-	_, err := s.Execute(t.Context(), request("k"), func(context.Context, *redisstore.Tx) (idempotency.Response, error) {
-		return created("first"), client.Close()
-	})
-	if !errors.Is(err, idempotency.ErrOutcomeUnknown) || !errors.Is(err, redis.ErrClosed) {
-		t.Errorf("%v, want outcome unknown for a closed client", err)
-	}
-	if _, err := s.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
-		t.Errorf("%v, want unavailable", err)
+	for name, run := range map[string]func(*redisstore.Store, idempotency.Work[*redisstore.Tx]) error{
+		"Execute": func(s *redisstore.Store, work idempotency.Work[*redisstore.Tx]) error {
+			_, err := s.Execute(t.Context(), request("k"), work)
+			return err
+		},
+		"Transact": func(s *redisstore.Store, work idempotency.Work[*redisstore.Tx]) error {
+			_, err := s.Transact(t.Context(), work)
+			return err
+		},
+	} {
+		for sent, want := range map[bool]error{false: idempotency.ErrUnavailable, true: idempotency.ErrOutcomeUnknown} {
+			p, client, direct := routes[1].open(t)
+			s := newStore(t, client)
+			label := prefixOf(t)
+			err := run(s, func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
+				if sent {
+					p.onThen(script(t, "complete"), loseAnswer, 1, func() { _ = client.Close() })
+				} else if err := client.Close(); err != nil {
+					return idempotency.Response{}, err
+				}
+				return pay(label, "first")(ctx, tx)
+			})
+			if !errors.Is(err, want) || !errors.Is(err, redis.ErrClosed) {
+				t.Errorf("%s, sent before: %v: %v, want %v for a closed client", name, sent, err, want)
+			}
+			wantEffects(t, direct, label, map[bool]int{true: 1}[sent])
+			if _, err := s.Execute(t.Context(), request("another"), never(t)); !errors.Is(err, idempotency.ErrUnavailable) {
+				t.Errorf("%s: %v, want unavailable", name, err)
+			}
+		}
 	}
 }
 
@@ -286,7 +307,8 @@ func TestCollision(t *testing.T) {
 	}
 }
 
-// A record that somebody has damaged is an error, and never executed again.
+// A record that somebody has damaged has an unknown outcome, and is never
+// executed again.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	client := newSingle(t)
@@ -307,11 +329,11 @@ func TestDamagedRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res, err := s.Execute(t.Context(), request("k"), never(t)); err == nil || !strings.Contains(err.Error(), "damaged") {
-			t.Errorf("%+v: %+v, %v; want an error", change, res, err)
+		if res, err := s.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%+v: %+v, %v; want outcome unknown", change, res, err)
 		}
-		if _, err := s.Lookup(t.Context(), request("k").Identity); err == nil || !strings.Contains(err.Error(), "damaged") {
-			t.Errorf("%+v: Lookup: %v; want an error", change, err)
+		if _, err := s.Lookup(t.Context(), request("k").Identity); !errors.Is(err, idempotency.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%+v: Lookup: %v; want outcome unknown", change, err)
 		}
 	}
 }
