@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -21,6 +20,10 @@ var listed = []string{attrID, attrToken, attrScope, attrOperation, attrKey, attr
 // of DynamoDB's, at most 1 MB each. A scan is paid for the whole table, answers
 // included, although they are not sent: for one record give its id. The
 // client needs the permission dynamodb:Scan.
+//
+// Other items of the table are left out. So is a record whose scope, operation or
+// key somebody has changed, since its id is of another one; a record that is
+// damaged otherwise ends the list with an error that names the item.
 //
 // Claims have no time at which they were made. States are by the clock of this
 // process, see [WithClockSkew].
@@ -134,14 +137,15 @@ func projection() (*string, map[string]string) {
 	return aws.String(strings.Join(expression, ", ")), used
 }
 
-// entry reads an item, unless it is another store's.
+// entry reads an item, unless that is none of this store's records: their ids
+// follow from what they say that they are of.
 func (s *Store) entry(i item) (e idempotency.Entry, is bool, err error) {
 	r, err := decode(i)
-	if id, ok := i[attrID].(*types.AttributeValueMemberS); ok && err != nil {
-		return e, false, fmt.Errorf("%w (item %.100q)", err, id.Value)
+	if !i.has(attrID, s.place(r.Identity)) {
+		return e, false, nil
 	}
-	if err != nil || !i.has(attrID, s.place(r.Identity)) {
-		return e, false, err
+	if err != nil {
+		return e, false, fmt.Errorf("%w (item %.100q)", err, s.place(r.Identity))
 	}
 	e = idempotency.Entry{
 		Identity: r.Identity, Status: r.status, Bytes: r.bytes,

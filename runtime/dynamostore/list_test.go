@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idemgen/idemgen/runtime/dynamostore"
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -30,8 +31,8 @@ func listed(t *testing.T, store *dynamostore.Store, filter idempotency.Filter) m
 	return entries
 }
 
-// Answers and claims of the store are listed with what they are worth, and not
-// those of a store with a longer prefix.
+// Answers and claims of the store are listed with what they are worth, and neither
+// those of a store with a longer prefix nor what others have put into the table.
 func TestList(t *testing.T) {
 	t.Parallel()
 	for _, s := range servers {
@@ -43,6 +44,15 @@ func TestList(t *testing.T) {
 			exact := s.open(t, client, dynamostore.WithPrefix(prefix), dynamostore.WithClockSkew(0), dynamostore.WithLease(50*time.Millisecond, 50*time.Millisecond))
 			other := s.open(t, client, dynamostore.WithPrefix(prefix+"x"))
 			label := prefixOf(t)
+			for _, foreign := range []item{
+				{"id": text(prefix + "order-4711")},
+				{"id": text(prefix + strings.Repeat("0", 32)), "status": text("paid")},
+				{"id": text(prefix + strings.Repeat("1", 32)), "scope": &types.AttributeValueMemberN{Value: "1"}, "token": text("t")},
+			} {
+				if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(s.table(t)), Item: foreign}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			for _, st := range []*dynamostore.Store{store, other} {
 				if _, err := st.Execute(t.Context(), request("answer"), s.pay(t, label, "first")); err != nil {
 					t.Fatal(err)
@@ -92,7 +102,7 @@ func TestList(t *testing.T) {
 				for _, err := range store.List(t.Context(), filter) {
 					failed = err
 				}
-				if failed == nil || !strings.Contains(failed.Error(), "damaged") {
+				if failed == nil || !strings.Contains(failed.Error(), "damaged") || !strings.Contains(failed.Error(), prefix) {
 					t.Errorf("a damaged item: %v", failed)
 				}
 			}

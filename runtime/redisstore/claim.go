@@ -33,18 +33,23 @@ func (s *Store) attempt(id idempotency.Identity) (*attempt, error) {
 }
 
 // place returns the hash tag and the key of the record of id. Nothing else
-// derives them.
+// derives them, but for [Store.untagged].
 func (s *Store) place(id idempotency.Identity) (tag, key string, err error) {
 	sum := id.ID()
 	name := hex.EncodeToString(sum[:])
 	if s.cfg.hashTag == nil {
-		return name, s.cfg.prefix + "{" + name + "}", nil
+		return name, s.untagged(sum), nil
 	}
 	tag = s.cfg.hashTag(id)
 	if tag == "" || strings.Contains(tag, "}") {
 		return "", "", fmt.Errorf("redisstore: %s: the function given to WithHashTag returned %q: a hash tag is not empty and has no closing brace", id.Operation, tag)
 	}
 	return tag, s.cfg.prefix + "{" + tag + "}:" + name, nil
+}
+
+// untagged returns the key of a record whose hash tag is its id.
+func (s *Store) untagged(id [16]byte) string {
+	return s.cfg.prefix + "{" + hex.EncodeToString(id[:]) + "}"
 }
 
 // claim claims the record in one round trip and returns the server's time; or

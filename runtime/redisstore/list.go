@@ -22,12 +22,20 @@ const scanCount = 500
 // another, 500 at a step, and of each record asks what it is and how long its
 // answer, but not for the answer. Every key of the server is looked at, whatever
 // its name. A record whose hash slot moves to another master meanwhile may be
-// listed twice or not at all.
+// listed twice or not at all. An id is one lookup, unless [WithHashTag] is used.
+//
+// Other keys are left out, whatever they hold. So is a record whose scope, operation
+// or key somebody has changed, since its name is of another one; a record that is
+// damaged otherwise ends the list with an error that names the key.
 //
 // Claims have no time at which they were made, and those whose lease has passed
 // are gone, as are answers whose retention is over.
 func (s *Store) List(ctx context.Context, filter idempotency.Filter) iter.Seq2[idempotency.Entry, error] {
 	return func(yield func(idempotency.Entry, error) bool) {
+		if filter.ID != [16]byte{} && s.cfg.hashTag == nil {
+			s.one(ctx, filter, yield)
+			return
+		}
 		masters, err := s.masters(ctx)
 		if err != nil {
 			yield(idempotency.Entry{}, unlisted(err))
@@ -70,6 +78,20 @@ func (s *Store) masters(ctx context.Context) ([]redis.Cmdable, error) {
 		return nil
 	})
 	return masters, err
+}
+
+// one yields the entry of an id, from which the key's name follows.
+func (s *Store) one(ctx context.Context, filter idempotency.Filter, yield func(idempotency.Entry, error) bool) {
+	entries, err := s.entries(ctx, s.client, []string{s.untagged(filter.ID)})
+	if err != nil {
+		yield(idempotency.Entry{}, err)
+		return
+	}
+	for _, e := range entries {
+		if filter.Selects(e) {
+			yield(e, nil)
+		}
+	}
 }
 
 // scan yields the entries of one server. It reports whether the caller wants more.

@@ -66,7 +66,7 @@ func (c *countingConn) Read(b []byte) (int, error) {
 
 // A first request makes two round trips, the claim and the completion with all
 // that work has queued; waiting for a replica adds none. A replay, a mismatch
-// and a duplicate make one.
+// and a duplicate make one, and so does the entry of an id.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	c := &tripCounter{}
@@ -81,6 +81,7 @@ func TestRoundTrips(t *testing.T) {
 	if err := execute("warm"); err != nil { // the server learns the scripts
 		t.Fatal(err)
 	}
+	listed(t, s, idempotency.Filter{ID: request("warm").ID()})
 	other := request("first")
 	other.Fingerprint = idempotency.FingerprintOf([]byte("other"))
 	for _, step := range []struct {
@@ -99,6 +100,12 @@ func TestRoundTrips(t *testing.T) {
 			return err
 		}, context.Canceled},
 		{"transaction without a key", 1, func() error { _, err := s.Transact(t.Context(), pay(prefix, "plain")); return err }, nil},
+		{"entry of an id", 1, func() error {
+			if got := listed(t, s, idempotency.Filter{ID: request("first").ID()}); len(got) != 1 {
+				t.Errorf("listed: %+v", got)
+			}
+			return nil
+		}, nil},
 	} {
 		var err error
 		if got := c.during(func() { err = step.do() }); got != step.want {
