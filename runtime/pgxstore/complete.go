@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,16 +43,7 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 	if err != nil {
 		return idempotency.Result{}, err
 	}
-	id := a.id[:]
-	statements := make([]bound, 0, 3)
-	if a.record != nil { // over
-		statements = append(statements, a.sql.remove.with(id))
-	}
-	statements = append(statements,
-		a.sql.insert.with(id, encodeInterval(req.Retention), a.began[:], encodeInt2(resp.Status),
-			[]byte(req.Scope), []byte(req.Operation), []byte(req.Key), req.Fingerprint[:], header, nonNil(body)),
-		a.sql.commit.with())
-
+	statements := append(a.storing(req, resp.Status, header, body), a.sql.commit.with())
 	done, tag, err := pipeline(a.pc, a.finishBy(), statements...)
 	a.rollback() // what is left of the transaction, if anything is
 	switch {
@@ -62,6 +54,8 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 		return idempotency.Result{}, fmt.Errorf("pgxstore: the server answered COMMIT with %s: nothing is kept", tag)
 	case isUnsure(err):
 		return a.resolve(ctx, req, resp, err)
+	case errors.Is(err, errDropped) && tag == "COMMIT":
+		return idempotency.Result{}, fmt.Errorf("pgxstore: %s: its effects are committed, and a retry makes them again: %w", req.Operation, err)
 	case isConflict(err), isUnprepared(err):
 		return idempotency.Result{}, &conflict{err}
 	case done == len(statements)-1:
@@ -72,6 +66,22 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 		return idempotency.Result{}, errEnded
 	}
 	return idempotency.Result{}, unavailable("the answer could not be stored", err)
+}
+
+// errDropped says that the record's INSERT was carried out and stored nothing.
+var errDropped = errors.New("the record was not stored: a trigger or a rule of the table drops it; remove that")
+
+// storing returns the statements that store an answer, in place of a record that
+// is over.
+func (a *attempt) storing(req idempotency.Request, status int, header, body []byte) []bound {
+	id := a.id[:]
+	statements := make([]bound, 0, 3)
+	if a.record != nil {
+		statements = append(statements, a.sql.remove.with(id))
+	}
+	return append(statements,
+		a.sql.insert.with(id, encodeInterval(req.Retention), a.began[:], encodeInt2(status),
+			[]byte(req.Scope), []byte(req.Operation), []byte(req.Key), req.Fingerprint[:], header, nonNil(body)))
 }
 
 // encode returns what is stored of resp. If that fails, or the codec panics, the

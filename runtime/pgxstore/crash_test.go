@@ -40,6 +40,9 @@ func victim(dsn, mode string) error {
 	if err != nil {
 		return err
 	}
+	if _, err := pool.Exec(ctx, serving); err != nil {
+		return err
+	}
 	if mode == "lease" {
 		return refund(ctx, s, pool)
 	}
@@ -52,6 +55,23 @@ func victim(dsn, mode string) error {
 		return resp, err
 	})
 	return err
+}
+
+// serving is what a victim sends once its store is open.
+const serving = "select 'serving'"
+
+// onceServing gives f to the next statement that begins with text after a
+// victim's store is open.
+func (p *proxy) onceServing(text string, f fate) <-chan struct{} {
+	struck := make(chan struct{})
+	p.before(serving, func() {
+		hit := p.on(text, f)
+		go func() {
+			<-hit
+			close(struck)
+		}()
+	})
+	return struck
 }
 
 // completion begins the pipeline that ends with COMMIT.
@@ -78,7 +98,7 @@ func TestKilledProcess(t *testing.T) {
 			t.Parallel()
 			dsn := newDatabase(t)
 			p := newProxy(t, dsn)
-			there := p.on(c.at, c.fate)
+			there := p.onceServing(c.at, c.fate)
 			killVictim(t, p, "transaction", there)
 
 			pool := newPool(t, dsn)

@@ -24,6 +24,7 @@ const (
 	stateNoFunction       = "42883"
 	stateSyntax           = "42601"
 	stateNoTable          = "42P01"
+	stateDenied           = "42501"
 	stateCanceled         = "57014" // by statement_timeout
 	stateLive             = "IDM01" // of the store's own: a record has not expired
 )

@@ -64,7 +64,7 @@ func TestKilledProcessUnderALease(t *testing.T) {
 			t.Parallel()
 			dsn := newDatabase(t)
 			p := newProxy(t, dsn)
-			killVictim(t, p, "lease", p.on(c.at, c.fate))
+			killVictim(t, p, "lease", p.onceServing(c.at, c.fate))
 
 			pool := newPool(t, dsn)
 			s := newStore(t, pool)

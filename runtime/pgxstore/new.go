@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // New returns a store on pool, which stays the caller's to close.
 //
 // It checks once what would otherwise fail requests: that the server takes
 // writes, that the table is there (see [Migrate]), has the right columns and
-// indexes and may be used, and that an advisory lock taken on one connection
-// keeps another one out; for this it opens a connection beside the pool's.
+// indexes and may be used, that a record can be stored (it is rolled back), and
+// that an advisory lock taken on one connection keeps another one out; for this
+// it opens a connection beside the pool's.
 // Where the lock does not work, as behind some servers that only speak
 // PostgreSQL's protocol, the store claims by inserting a row instead. Errors
 // say what to do. All of it has 15 s.
@@ -34,7 +39,32 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error
 		return nil, fmt.Errorf("pgxstore: %w", err)
 	}
 	s.sql = newStatements(cfg)
+	if err := s.probe(ctx); err != nil {
+		return nil, fmt.Errorf("pgxstore: %w", err)
+	}
 	return s, nil
+}
+
+// probe stores a record as a request does, and rolls it back. It finds what no
+// look into the catalog does: policies, triggers and rules that refuse or drop
+// records after their handlers have run.
+func (s *Store) probe(ctx context.Context) error {
+	req := idempotency.Request{Identity: idempotency.Identity{Operation: "probe", Key: strconv.FormatInt(rand.Int64(), 36)}, Retention: time.Second}
+	a, err := s.connect(ctx, req.Identity)
+	if err != nil {
+		return err
+	}
+	defer a.rollback()
+	if err := a.claim(a.sql.begin); err != nil {
+		return err
+	}
+	switch _, _, err := pipeline(a.pc, a.claimBy, a.storing(req, 200, nonNil(nil), nil)...); {
+	case state(err) == stateDenied:
+		return fmt.Errorf("a record cannot be stored in %s; if it has row-level security, let a policy for this user allow all, or ALTER TABLE %[1]s DISABLE ROW LEVEL SECURITY: %w", s.cfg.table.quoted(), err)
+	case err != nil:
+		return fmt.Errorf("a record cannot be stored in %s: %w", s.cfg.table.quoted(), err)
+	}
+	return nil
 }
 
 func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {

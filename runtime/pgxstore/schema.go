@@ -130,7 +130,7 @@ func (cfg *config) makePartitions(ctx context.Context, conn *pgx.Conn) error {
 // checkPartitioned refuses a table that was to be partitioned and is not.
 func (cfg *config) checkPartitioned(t table) error {
 	if cfg.partitions && !t.partitioned {
-		return fmt.Errorf("the table %s is not partitioned by the range of id: leave pgxstore.WithPartitions out, or convert the table as docs/migrations.md says", t.quoted())
+		return fmt.Errorf("the table %s is not partitioned by the range of id: leave pgxstore.WithPartitions out, or convert the table: https://github.com/idemgen/idemgen/blob/main/docs/migrations.md", t.quoted())
 	}
 	return nil
 }
@@ -212,14 +212,17 @@ type querier interface {
 // was found in, and whether it is there. An error says what is wrong with it.
 func (t table) inspect(ctx context.Context, db querier) (table, bool, error) {
 	var oid uint32
-	var permanent bool
-	err := db.QueryRow(ctx, `select c.oid, nspname, relname, relpersistence = 'p' from pg_class c join pg_namespace n on n.oid = relnamespace
-		where c.oid = to_regclass($1)`, pgx.QueryExecModeExec, t.quoted()).Scan(&oid, &t.schema, &t.name, &permanent)
+	var ordinary, permanent bool
+	err := db.QueryRow(ctx, `select c.oid, nspname, relname, relkind in ('r', 'p'), relpersistence = 'p' from pg_class c join pg_namespace n on n.oid = relnamespace
+		where c.oid = to_regclass($1)`, pgx.QueryExecModeExec, t.quoted()).Scan(&oid, &t.schema, &t.name, &ordinary, &permanent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, false, nil
 	}
 	if err != nil {
 		return t, false, err
+	}
+	if !ordinary {
+		return t, true, fmt.Errorf("%s is no table: it may be a view or a foreign table; choose another name with pgxstore.WithTable", t.quoted())
 	}
 	if !permanent {
 		return t, true, fmt.Errorf("the table %s is UNLOGGED or TEMPORARY: a crash would lose answers and keep what handlers have done; ALTER TABLE %[1]s SET LOGGED", t.quoted())
@@ -287,17 +290,17 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 		case !ok:
 			wrong = append(wrong, fmt.Errorf("column %s is missing", want.name))
 		case got.kind != want.kind:
-			wrong = append(wrong, fmt.Errorf("column %s is %s instead of %s", want.name, got.kind, want.kind))
+			wrong = append(wrong, fmt.Errorf("column %s is %s instead of %s: ALTER TABLE %s ALTER COLUMN %[1]s TYPE %[3]s USING %[1]s::%[3]s", want.name, got.kind, want.kind, t.quoted()))
 		case !got.notNull && !want.nullable:
-			wrong = append(wrong, fmt.Errorf("column %s lacks NOT NULL", want.name))
+			wrong = append(wrong, fmt.Errorf("column %s lacks NOT NULL: ALTER TABLE %s ALTER COLUMN %[1]s SET NOT NULL", want.name, t.quoted()))
 		case got.notNull && want.nullable:
-			wrong = append(wrong, fmt.Errorf("column %s has NOT NULL", want.name))
+			wrong = append(wrong, fmt.Errorf("column %s has NOT NULL: ALTER TABLE %s ALTER COLUMN %[1]s DROP NOT NULL", want.name, t.quoted()))
 		}
 		delete(found, want.name)
 	}
 	for name, c := range found {
 		if c.mandatory {
-			wrong = append(wrong, fmt.Errorf("column %s is not the store's, and NOT NULL without a default", name))
+			wrong = append(wrong, fmt.Errorf("column %s is not the store's, and NOT NULL without a default: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", name, t.quoted(), pgx.Identifier{name}.Sanitize()))
 		}
 	}
 	var unique, sorted bool
@@ -310,13 +313,13 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 		return err
 	}
 	if !unique {
-		wrong = append(wrong, errors.New("no unique index on (id), which the guarantee rests on"))
+		wrong = append(wrong, fmt.Errorf("no unique index on (id), which the guarantee rests on: CREATE UNIQUE INDEX ON %s (id)", t.quoted()))
 	}
 	if !sorted {
-		wrong = append(wrong, errors.New("no index on (expires_at), which sweeping needs"))
+		wrong = append(wrong, fmt.Errorf("no index on (expires_at), which sweeping needs: CREATE INDEX ON %s (expires_at)", t.quoted()))
 	}
 	if wrong != nil {
-		return fmt.Errorf("the table %s is not as this version needs it, see %s: %w", t.quoted(), (&config{table: t}).schemaCommand(), errors.Join(wrong...))
+		return fmt.Errorf("the table %s is not as this version needs it; %s prints what it is to be:\n%w", t.quoted(), (&config{table: t}).schemaCommand(), errors.Join(wrong...))
 	}
 	return nil
 }

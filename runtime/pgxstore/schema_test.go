@@ -3,13 +3,16 @@ package pgxstore_test
 import (
 	"context"
 	"crypto/rand"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/internal/testenv"
 	"github.com/idemgen/idemgen/runtime/pgxstore"
 )
@@ -146,6 +149,10 @@ func TestNewRefuses(t *testing.T) {
 		"DeferredIndex":    {sql: "alter table idempotency_records drop constraint idempotency_records_pkey; alter table idempotency_records add primary key (id) deferrable", want: "no unique index on (id)"},
 		"Unlogged":         {sql: "alter table idempotency_records set unlogged", want: "SET LOGGED"},
 		"NoSweepIndex":     {sql: "drop index idempotency_records_expires_at", want: "no index on (expires_at)"},
+		"View":             {sql: "alter table idempotency_records rename to hidden; create view idempotency_records as select * from hidden", want: "is no table"},
+		"Trigger":          {sql: "create function drops() returns trigger language plpgsql as 'begin return null; end'; create trigger t before insert on idempotency_records for each row execute function drops()", want: "a trigger or a rule of the table drops it"},
+		"Rule":             {sql: "create rule r as on insert to idempotency_records do instead nothing", want: "a trigger or a rule of the table drops it"},
+		"Check":            {sql: "alter table idempotency_records add check (status > 200)", want: "violates check constraint"},
 		"ReadOnly":         {dsn: "&default_transaction_read_only=on", want: "takes no writes"},
 		"Encoding":         {dsn: "&client_encoding=latin1", want: "client_encoding"},
 		"BadOption":        {opts: []pgxstore.Option{pgxstore.WithClaimTimeout(0)}, want: "WithClaimTimeout"},
@@ -164,6 +171,70 @@ func TestNewRefuses(t *testing.T) {
 				t.Errorf("%v, want an error about %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A rule that comes later and drops records is an error of each request that it
+// concerns, never an answer.
+func TestDroppedRecordIsSaid(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	s := newStore(t, pool)
+	if _, err := pool.Exec(t.Context(), "create rule r as on insert to idempotency_records do instead nothing"); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err == nil || !strings.Contains(err.Error(), "its effects are committed") {
+		t.Errorf("Execute: %+v, %v", res, err)
+	}
+	req := request("leased", "a")
+	req.Lease = time.Minute
+	if _, err := s.AcquireLease(t.Context(), req, idempotency.LeaseToken{1}); err == nil || !strings.Contains(err.Error(), "a rule") {
+		t.Errorf("AcquireLease: %v", err)
+	}
+}
+
+// The statements that New's error names make the table right, one after the
+// other, as they stand.
+func TestRemediesHold(t *testing.T) {
+	t.Parallel()
+	dsn := newDatabase(t)
+	admin := newPool(t, dsn)
+	role := "idem_" + strings.ToLower(rand.Text()) // roles belong to the whole server
+	for _, sql := range []string{
+		"create role " + role + " login",
+		`alter table idempotency_records drop constraint idempotency_records_pkey, drop column lease_token, set unlogged,
+			alter column header type text using '', alter column status drop not null, alter column lease_until set not null, add column "Extra" int not null;
+		drop index idempotency_records_expires_at; alter table idempotency_records enable row level security`,
+	} {
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	pool := newPool(t, dsn+"&user="+role)
+	applied := 0
+	for {
+		_, err := pgxstore.New(t.Context(), pool)
+		if err == nil {
+			break
+		}
+		remedies := regexp.MustCompile(`(ALTER|CREATE|GRANT) [A-Z]+[^:;\n]*(::[^:;\n]*)?`).FindAllString(err.Error(), -1)
+		if len(remedies) == 0 || applied > 20 {
+			t.Fatalf("after %d statements: %v", applied, err)
+		}
+		for _, sql := range remedies {
+			if _, err := admin.Exec(t.Context(), sql); err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+			applied++
+		}
+	}
+	if applied != 10 {
+		t.Errorf("%d statements were applied", applied)
 	}
 }
 

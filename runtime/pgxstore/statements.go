@@ -105,6 +105,7 @@ func newStatements(cfg *config) *statements {
 		// that the claim saw, work has ended the claim's transaction and begun
 		// another: then status is null, which the table refuses.
 		insert: &statement{
+			stores: true,
 			sql: "insert into " + table + " (id, created_at, expires_at, status, scope, operation, key, fingerprint, header, body)" +
 				" values ($1, statement_timestamp(), statement_timestamp() + $2, case when now() = $3 then $4::smallint end, $5, $6, $7, $8, $9, $10)",
 			oids: []uint32{
@@ -115,6 +116,7 @@ func newStatements(cfg *config) *statements {
 		// A claim is kept for its retention after its lease, so that expires_at
 		// alone tells a sweeper.
 		lease: &statement{
+			stores: true,
 			sql: "insert into " + table + " (id, lease_token, created_at, lease_until, expires_at, status, scope, operation, key, fingerprint, header, body)" +
 				" values ($1, $2, statement_timestamp(), statement_timestamp() + $3, statement_timestamp() + $3 + $4, 0, $5, $6, $7, $8, '', '')",
 			oids: []uint32{

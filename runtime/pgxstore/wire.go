@@ -15,6 +15,8 @@ type statement struct {
 	name string // of the prepared statement, on connections that keep them; "" is never kept
 	sql  string
 	oids []uint32 // types of the parameters
+
+	stores bool // one row, and anything else is an error
 }
 
 // bound is a statement with its parameters and what takes its rows.
@@ -131,6 +133,9 @@ func exchange(pc *pgconn.PgConn, deadline time.Time, statements []bound) (done i
 				failure = row(msg.Values)
 			}
 		case *pgproto3.CommandComplete:
+			if statements[done].stores && string(msg.CommandTag) != "INSERT 0 1" && failure == nil {
+				failure = errDropped
+			}
 			done++
 			tag = string(msg.CommandTag)
 		case *pgproto3.ErrorResponse:
