@@ -318,6 +318,8 @@ const (
 	stateAborted          = "25P02" // the transaction failed before
 	stateSyntax           = "42601"
 	stateNotSupported     = "0A000"
+	stateIdleTooLong      = "25P03" // idle_in_transaction_session_timeout
+	stateTooLong          = "25P04" // transaction_timeout
 	classConnection       = "08"
 	classIntervention     = "57" // such as the server's shutdown
 )
@@ -334,7 +336,8 @@ func (*postgresqlEngine) judge(err error) verdict {
 		return conflict
 	case state == stateUnique:
 		return taken
-	case state == "", state == stateCompletionUnsure, state[:2] == classConnection, state[:2] == classIntervention:
+	case state == "", state == stateCompletionUnsure, state == stateIdleTooLong, state == stateTooLong,
+		state[:2] == classConnection, state[:2] == classIntervention:
 		return unclear
 	}
 	return refused

@@ -445,6 +445,50 @@ func TestDeferredConstraint(t *testing.T) {
 	}
 }
 
+// A COMMIT that comes after the server has ended the session, since the client
+// was held up, is found not to have been carried out: nothing is kept, and a
+// retry is safe.
+//
+// Covers CRA-09.
+func TestSessionEndsBeforeCommit(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			srv := postgresqlServer(driver)
+			db, dsn := srv.pool(t)
+			exec := func(query string) {
+				t.Helper()
+				if _, err := db.ExecContext(t.Context(), query); err != nil {
+					t.Fatal(err)
+				}
+			}
+			exec("CREATE FUNCTION hurry() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET LOCAL idle_in_transaction_session_timeout = 200; RETURN NEW; END'")
+			exec("CREATE TRIGGER hurry BEFORE INSERT ON idempotency_records FOR EACH ROW EXECUTE FUNCTION hurry()")
+			p, through := srv.proxied(t, dsn)
+			s := srv.store(t, through+"&application_name=held_up", 1)
+			p.before(srv.commit, func() {
+				for sessions := 1; sessions > 0; {
+					if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'held_up' AND datname = current_database()").Scan(&sessions); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			if _, err := s.Execute(t.Context(), request("k"), srv.work("k")); !errors.Is(err, idempotency.ErrUnavailable) {
+				t.Errorf("held up: %v, want %v", err, idempotency.ErrUnavailable)
+			}
+			exec("DROP TRIGGER hurry ON idempotency_records")
+			if res, err := srv.on(t, db).Execute(t.Context(), request("k"), srv.work("k")); err != nil || res.Replayed {
+				t.Errorf("retry: %+v, %v", res, err)
+			}
+			if n := count(t, db, "k"); n != 1 {
+				t.Errorf("%d effects", n)
+			}
+		})
+	}
+}
+
 // Drivers tell the server's code of an error in the way that the store reads.
 func TestPostgreSQLDriversTellTheCode(t *testing.T) {
 	t.Parallel()
