@@ -265,7 +265,8 @@ func noDefault(t table) error {
 // check says what is wrong with a table that is there.
 func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	var wrong []error
-	rows, err := db.Query(ctx, `select attname, format_type(atttypid, null), attnotnull and not atthasdef and attidentity = '' and attgenerated = '', attnotnull
+	// quote_all_identifiers quotes the names of types too.
+	rows, err := db.Query(ctx, `select attname, replace(format_type(atttypid, null), '"', ''), attnotnull and not atthasdef and attidentity = '' and attgenerated = '', attnotnull
 		from pg_attribute where attrelid = $1 and attnum > 0 and not attisdropped`, pgx.QueryExecModeExec, oid)
 	if err != nil {
 		return err

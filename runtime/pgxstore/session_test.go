@@ -113,6 +113,9 @@ func TestPoolsOfAllKinds(t *testing.T) {
 		"Serializable": func(cfg *pgxpool.Config) {
 			cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
 		},
+		"QuotedIdentifiers": func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.RuntimeParams["quote_all_identifiers"] = "on"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

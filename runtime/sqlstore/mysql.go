@@ -67,6 +67,9 @@ const (
 	// mysqlNow is the time in Unix milliseconds, whatever the session's time zone
 	// is: UNIX_TIMESTAMP would read a local time that a night in autumn has twice.
 	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+	// mysqlReadOnly says whether the server takes no writes. The variable is a
+	// number on one server and a text on another.
+	mysqlReadOnly = "CONCAT(@@global.read_only) NOT IN ('0', 'OFF')"
 	// mysqlRecord is what scan reads of a record r.
 	mysqlRecord = mysqlNow + ", r.scope, r.operation, r.`key`, r.fingerprint, r.status, r.header, r.`body`, r.created_at, r.expires_at, r.lease_token, r.lease_until"
 )
@@ -95,7 +98,7 @@ type mysqlEngine struct {
 // write makes the statements.
 func (e *mysqlEngine) write() {
 	r := strings.NewReplacer("$table", e.table, "$now", mysqlNow, "$record", mysqlRecord, "$synced", e.synced,
-		"$readOnly", "CONCAT(@@global.read_only) NOT IN ('0', 'OFF')")
+		"$readOnly", mysqlReadOnly)
 	// The id that is looked for depends on what GET_LOCK answers, so the record
 	// is read when the lock is held; and InnoDB makes a statement's snapshot when
 	// it reads the first row. So what the last holder of the lock has committed
@@ -171,7 +174,18 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 
 func (e *mysqlEngine) plain(ctx context.Context) (*attempt, error) {
 	a := new(attempt)
-	if err := a.begin(ctx, e.db, nil, markMySQL(ctx)); err != nil {
+	err := a.begin(ctx, e.db, nil, func(tx *sql.Tx) error {
+		var readOnly bool
+		err := tx.QueryRowContext(ctx, "SELECT "+mysqlReadOnly).Scan(&readOnly)
+		if readOnly && err == nil {
+			err = errMySQLReadOnly
+		}
+		if err != nil {
+			return err
+		}
+		return markMySQL(ctx)(tx)
+	})
+	if err != nil {
 		return nil, err
 	}
 	return a, nil

@@ -85,7 +85,7 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 		}},
 		{"Pq", "postgres", func(t *testing.T) string { return testenv.Postgres(t) }},
 		{"PqSerializable", "postgres", func(t *testing.T) string {
-			return testenv.Postgres(t) + "&default_transaction_isolation=serializable&binary_parameters=yes"
+			return testenv.Postgres(t) + "&default_transaction_isolation=serializable&quote_all_identifiers=on&binary_parameters=yes"
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

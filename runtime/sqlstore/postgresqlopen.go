@@ -168,7 +168,8 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 // wrongPostgreSQL returns what is wrong with the table's columns, and the columns
 // of leases that are missing.
 func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (wrong, missing []string, err error) {
-	rows, err := db.QueryContext(ctx, `SELECT attname, format_type(atttypid, NULL), attnotnull,
+	// quote_all_identifiers quotes the names of types too.
+	rows, err := db.QueryContext(ctx, `SELECT attname, replace(format_type(atttypid, NULL), '"', ''), attnotnull,
 		attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = ''
 		FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped`, oid)
 	if err != nil {
