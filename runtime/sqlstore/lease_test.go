@@ -310,6 +310,45 @@ func TestExtensionBeatsTakeOver(t *testing.T) {
 	})
 }
 
+// A claim whose lease has passed is taken over as it was judged: where that of
+// another request has come in its place meanwhile, and has passed too, it is a
+// mismatch.
+//
+// Covers CON-10, FPR-01.
+func TestTakeOverOfWhatWasJudged(t *testing.T) {
+	t.Parallel()
+	for _, srv := range servers() {
+		t.Run(srv.name, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := srv.pool(t)
+			holder, req := srv.on(t, db), refundRequest()
+			other := req
+			other.Fingerprint = idempotency.FingerprintOf([]byte("other payload"))
+			leave := func(req idempotency.Request, token idempotency.LeaseToken) {
+				t.Helper()
+				if _, err := holder.AcquireLease(t.Context(), req, token); err != nil {
+					t.Error(err)
+				}
+				if _, err := db.ExecContext(t.Context(), fmt.Sprintf(srv.back, "idempotency_records", 61_000)); err != nil {
+					t.Error(err)
+				}
+			}
+			leave(req, idempotency.LeaseToken{1})
+			p, through := srv.proxied(t, srv.plain(dsn))
+			s := srv.store(t, through, 2)
+			p.before("SET lease_token", func() {
+				if err := holder.ReleaseLease(t.Context(), req, idempotency.LeaseToken{1}); err != nil {
+					t.Error(err)
+				}
+				leave(other, idempotency.LeaseToken{3})
+			})
+			if _, err := s.AcquireLease(t.Context(), req, idempotency.LeaseToken{2}); !errors.Is(err, idempotency.ErrMismatch) {
+				t.Errorf("AcquireLease: %v, want %v", err, idempotency.ErrMismatch)
+			}
+		})
+	}
+}
+
 // A session's time zone moves no lease.
 //
 // Covers EXP-07, EXP-08.

@@ -250,6 +250,13 @@ func TestAnswerLargerThanPacketOnMySQL(t *testing.T) {
 	if res, err := s.Execute(t.Context(), request("k"), never(t)); err != nil || len(res.Body) != 1<<20-1<<11 {
 		t.Errorf("replay of %d bytes, %v", len(res.Body), err)
 	}
+	if _, err := s.AcquireLease(t.Context(), refundRequest(), idempotency.LeaseToken{1}); err != nil {
+		t.Fatal(err)
+	}
+	err = s.CompleteLease(t.Context(), refundRequest(), idempotency.LeaseToken{1}, created(strings.Repeat("x", 1<<20)))
+	if code, _ := codeOf(err); code != idempotency.CodeResponseTooLarge {
+		t.Errorf("CompleteLease: %v", err)
+	}
 }
 
 // On a server that takes no writes any more, work does not run, nothing is
@@ -314,12 +321,19 @@ func TestSweepOnMySQL(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "ANALYZE TABLE idempotency_records"); err != nil {
 		t.Fatal(err)
 	}
-	var plan string
-	if err := db.QueryRowContext(t.Context(), "EXPLAIN FORMAT=JSON SELECT HEX(id) FROM idempotency_records WHERE expires_at <= 1 ORDER BY expires_at LIMIT 1000").Scan(&plan); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(plan, `"key": "idempotency_records_expires_at"`) || strings.Contains(plan, "filesort") {
-		t.Errorf("plan: %s", plan)
+	due, purge := s.SweepStatements()[0], s.SweepStatements()[1]
+	ids := strings.Repeat("x'00112233445566778899aabbccddeeff', ", 999) + "x'ff'"
+	for statement, key := range map[string]string{
+		due + "1000":                           "idempotency_records_expires_at",
+		strings.ReplaceAll(purge, "$ids", ids): "PRIMARY",
+	} {
+		var plan string
+		if err := db.QueryRowContext(t.Context(), "EXPLAIN FORMAT=JSON "+statement).Scan(&plan); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(plan, `"access_type": "range"`) || !strings.Contains(plan, `"key": "`+key+`"`) || strings.Contains(plan, "filesort") {
+			t.Errorf("plan: %s", plan)
+		}
 	}
 	p, through := mysqlServer().proxied(t, dsn)
 	for range 3 { // batches

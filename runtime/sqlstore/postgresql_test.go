@@ -489,6 +489,44 @@ func TestSessionEndsBeforeCommit(t *testing.T) {
 	}
 }
 
+// Records are listed and counted without locks, whatever the session's isolation
+// level is: a predicate lock could make other transactions fail.
+func TestListLocksNothingOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := newPostgreSQL(t, driver)
+			s := postgresqlServer(driver).store(t, dsn+"&default_transaction_isolation=serializable", 2)
+			if _, err := s.Execute(t.Context(), request("k"), payPostgreSQL("k")); err != nil {
+				t.Fatal(err)
+			}
+			// While one runs, the locks of those that have ended are kept.
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback() }()
+			if _, err := tx.ExecContext(t.Context(), "SELECT count(*) FROM effects"); err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range s.List(t.Context(), idempotency.Filter{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := s.Stats(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var locks int
+			err = db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND relation IN ('idempotency_records'::regclass, 'idempotency_records_pkey'::regclass)").Scan(&locks)
+			if err != nil || locks != 0 {
+				t.Errorf("%d locks, %v; want none", locks, err)
+			}
+		})
+	}
+}
+
 // Drivers tell the server's code of an error in the way that the store reads.
 func TestPostgreSQLDriversTellTheCode(t *testing.T) {
 	t.Parallel()

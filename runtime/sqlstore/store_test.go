@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,7 +142,7 @@ func TestSweepUsesIndex(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
 	prepare(t, db)
-	rows, err := db.Query(`EXPLAIN QUERY PLAN SELECT id FROM idempotency_records WHERE expires_at <= 1 ORDER BY expires_at LIMIT 1000`)
+	rows, err := db.Query("EXPLAIN QUERY PLAN "+newStore(t, db).SweepStatements()[0], 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,6 +275,44 @@ func TestReleaseSparesNewRecord(t *testing.T) {
 	}
 	if rec, err := s.Lookup(t.Context(), request("k").Identity); err != nil || string(rec.Response.Body) != "second" {
 		t.Errorf("Lookup: body %q, error %v; want the new record", rec.Response.Body, err)
+	}
+}
+
+// The same on servers.
+//
+// Covers CON-16.
+func TestReleaseSparesNewRecordOnServers(t *testing.T) {
+	t.Parallel()
+	for _, srv := range servers() {
+		t.Run(srv.name, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := srv.pool(t)
+			other, req := srv.on(t, db), request("k")
+			store := func(body string) {
+				t.Helper()
+				if _, err := other.Execute(t.Context(), req, srv.work(body)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			store("first")
+			if _, err := db.ExecContext(t.Context(), fmt.Sprintf(srv.back, "idempotency_records", 1000)); err != nil {
+				t.Fatal(err)
+			}
+			p, through := srv.proxied(t, srv.plain(dsn))
+			s := srv.store(t, through, 2)
+			p.before("DELETE FROM", func() {
+				if err := other.Release(t.Context(), req.Identity); err != nil {
+					t.Error(err)
+				}
+				store("second")
+			})
+			if err := s.Release(t.Context(), req.Identity); !errors.Is(err, idempotency.ErrNotFound) {
+				t.Errorf("Release: %v, want %v", err, idempotency.ErrNotFound)
+			}
+			if rec, err := s.Lookup(t.Context(), req.Identity); err != nil || string(rec.Response.Body) != "second" {
+				t.Errorf("Lookup: body %q, error %v; want the new record", rec.Response.Body, err)
+			}
+		})
 	}
 }
 
@@ -511,6 +550,40 @@ func TestCommitFails(t *testing.T) {
 				t.Errorf("%d effects after the retry, error %v; want 1", n, err)
 			}
 		})
+	}
+}
+
+// Where a commit was not carried out and another attempt is first then, its
+// answer is replayed.
+//
+// Covers CRA-09.
+func TestCommitFailsAndAnotherIsFirst(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "test.db")
+	sound := openDB(t, file, wal, 0)
+	prepare(t, sound)
+	other, begins := newStore(t, sound), 0
+	s := newStore(t, openFaults(t, file, func(at moment) error {
+		switch at {
+		case beforeCommit:
+			return errors.New("disk on fire")
+		case beforeBegin:
+			if begins++; begins == 2 {
+				if _, err := other.Execute(t.Context(), request("k"), pay("other")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return nil
+	}))
+	res, err := s.Execute(t.Context(), request("k"), pay("k"))
+	if err != nil || !res.Replayed || string(res.Body) != "other" {
+		t.Errorf("Execute: body %q, Replayed %v, error %v; want a replay of the other's", res.Body, res.Replayed, err)
+	}
+	for label, want := range map[string]int{"k": 0, "other": 1} {
+		if n, err := countEffects(t.Context(), sound, label); n != want || err != nil {
+			t.Errorf("%d effects %s, error %v; want %d", n, label, err, want)
+		}
 	}
 }
 
