@@ -321,7 +321,7 @@ func TestSweepOnMySQL(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "ANALYZE TABLE idempotency_records"); err != nil {
 		t.Fatal(err)
 	}
-	due, purge := s.SweepStatements()[0], s.SweepStatements()[1]
+	due, purge := other.SweepStatements()[0], other.SweepStatements()[1]
 	ids := strings.Repeat("x'00112233445566778899aabbccddeeff', ", 999) + "x'ff'"
 	for statement, key := range map[string]string{
 		due + "1000":                           "idempotency_records_expires_at",
