@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -60,6 +61,30 @@ type caller struct{ name string }
 func byCaller(ctx context.Context, _ http.Header) (string, error) {
 	c, _ := ctx.Value("caller").(caller)
 	return c.name, nil
+}
+
+// Trailers are header fields to fasthttp: one can hold the key or the caller, and a
+// key beside another one is one too many.
+func TestTrailers(t *testing.T) {
+	t.Parallel()
+	url := serve(t, &server{Bank: new(drive.Bank)})
+	for _, c := range []struct{ header, trailer, want string }{
+		{"X-User: alice\r\n", "Idempotency-Key: k\r\n", "Location: /alice/payments/1\r\n"},
+		{"Idempotency-Key: k\r\n", "X-User: bob\r\n", "Location: /bob/payments/1\r\n"},
+		{"X-User: alice\r\nIdempotency-Key: k\r\n", "Idempotency-Key: k\r\n", "key_invalid"},
+	} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST /accounts/a/payments HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n%s"+
+			"Transfer-Encoding: chunked\r\n\r\n15\r\n{\"to\":\"b\",\"amount\":1}\r\n0\r\n%s\r\n", c.header, c.trailer)
+		got, err := io.ReadAll(conn)
+		conn.Close()
+		if err != nil || !strings.Contains(string(got), c.want) {
+			t.Errorf("%q, %v; want %q", got, err, c.want)
+		}
+	}
 }
 
 // Fiber overwrites its strings with the next request. What a handler is given,
