@@ -35,8 +35,9 @@ func (s *Store) place(id idempotency.Identity) string {
 	return s.cfg.prefix + hex.EncodeToString(sum[:])
 }
 
-// passed returns the time such that what ends before has ended on every clock.
-func (s *Store) passed() time.Time { return time.Now().Add(-s.cfg.skew) }
+// passed returns the time such that what ends before has ended on every clock, in
+// milliseconds as items have it.
+func (s *Store) passed() time.Time { return time.Now().Add(-s.cfg.skew).Truncate(time.Millisecond) }
 
 // names are those attributes of conditions that may be reserved words.
 var names = map[string]string{"#token": attrToken, "#status": attrStatus, "#ttl": attrTTL}

@@ -55,37 +55,55 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	if err != nil {
 		return err
 	}
-	condition := "#token = :token AND attribute_exists(#status)"
-	values := item{}
-	if r.status == 0 {
-		if !r.leaseUntil.Before(s.passed()) {
-			return idempotency.ErrInFlight
-		}
-		condition = ours + " AND lease_until = :until"
-		values[":until"] = number(r.leaseUntil.UnixMilli())
+	if s.live(r) {
+		return idempotency.ErrInFlight
 	}
-	return s.remove(ctx, r, condition, values, idempotency.ErrInFlight)
+	deleted, err := s.remove(ctx, r, false)
+	if err == nil && !deleted {
+		err = idempotency.ErrInFlight
+	}
+	return err
 }
 
-// ReleaseClaim implements [idempotency.Lister].
-func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error {
+// ReleaseEntry implements [idempotency.Lister].
+func (s *Store) ReleaseEntry(ctx context.Context, e idempotency.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
 	defer cancel()
-	r, err := s.find(ctx, id)
-	switch {
-	case err != nil:
+	r, err := s.find(ctx, e.Identity)
+	if err != nil {
 		return err
-	case r.status != 0:
-		return idempotency.ErrNotFound
 	}
-	return s.remove(ctx, r, ours, item{}, idempotency.ErrNotFound)
+	if force := e.State == idempotency.StateClaim; r.version() == e.Version && (force || !s.live(r)) {
+		if deleted, err := s.remove(ctx, r, force); deleted || err != nil {
+			return err
+		}
+		if r, err = s.find(ctx, e.Identity); err != nil { // it has changed just now
+			return err
+		}
+	}
+	if s.live(r) {
+		return idempotency.ErrInFlight
+	}
+	return idempotency.ErrChanged
 }
 
-// remove deletes r on a condition, and returns changed where that does not hold.
-// A deletion that the client sends again finds nothing, and is none the worse.
-func (s *Store) remove(ctx context.Context, r *record, condition string, values item, changed error) error {
+// live reports whether r is a claim that is held.
+func (s *Store) live(r *record) bool { return r.status == 0 && !r.leaseUntil.Before(s.passed()) }
+
+// remove deletes r if it is still there and, unless force says that it may be
+// one, no live claim. A deletion that the client sends again finds nothing, and is
+// none the worse.
+func (s *Store) remove(ctx context.Context, r *record, force bool) (deleted bool, err error) {
+	condition, values := "#token = :token AND attribute_exists(#status)", item{}
 	values.setString(":token", r.token)
-	_, err := s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+	if r.status == 0 {
+		condition = ours
+		if !force {
+			condition += " AND lease_until < :passed"
+			values.setTime(":passed", s.passed())
+		}
+	}
+	_, err = s.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName:                 aws.String(s.table),
 		Key:                       keyOf(s.place(r.Identity)),
 		ConditionExpression:       aws.String("attribute_not_exists(id) OR (" + condition + ")"),
@@ -94,13 +112,13 @@ func (s *Store) remove(ctx context.Context, r *record, condition string, values 
 	})
 	switch {
 	case isCode(err, "ConditionalCheckFailedException"):
-		return changed
+		return false, nil
 	case isCode(err, "TransactionConflictException"): // the holder completes just now
-		return idempotency.ErrInFlight
+		return false, idempotency.ErrInFlight
 	case err != nil:
-		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
+		return false, unavailable("the record could not be deleted, or nobody knows; look it up", err)
 	}
-	return nil
+	return true, nil
 }
 
 // Sweep implements [idempotency.Keeper]. There is nothing to do: DynamoDB deletes

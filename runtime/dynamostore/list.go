@@ -150,6 +150,7 @@ func (s *Store) entry(i item) (e idempotency.Entry, is bool, err error) {
 	e = idempotency.Entry{
 		Identity: r.Identity, Status: r.status, Bytes: r.bytes,
 		CreatedAt: r.createdAt, ExpiresAt: r.expiresAt, LeaseUntil: r.leaseUntil,
+		Version: r.version(),
 	}
 	passed := s.passed()
 	switch {
@@ -157,10 +158,10 @@ func (s *Store) entry(i item) (e idempotency.Entry, is bool, err error) {
 		e.State = idempotency.StateExpired
 	case r.status != 0:
 		e.State = idempotency.StateAnswer
-	case r.leaseUntil.Before(passed):
-		e.State = idempotency.StatePassed
-	default:
+	case s.live(r):
 		e.State = idempotency.StateClaim
+	default:
+		e.State = idempotency.StatePassed
 	}
 	return e, true, nil
 }

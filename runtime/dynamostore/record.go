@@ -88,6 +88,14 @@ type record struct {
 	createdAt, expiresAt time.Time
 }
 
+// version is [idempotency.Entry.Version]. An answer keeps the token of its claim.
+func (r *record) version() string {
+	if r.status == 0 {
+		return "claim " + r.token
+	}
+	return "answer " + r.token
+}
+
 // decode reads an item.
 func decode(i item) (*record, error) {
 	d := decoder{item: i}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/idemgen/idemgen/runtime/dynamostore"
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -386,6 +387,78 @@ func TestLostHeartbeatAndEnd(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A record that changes just before the deletion of what was listed arrives stays:
+// an answer that is released and stored anew, and a claim that is extended.
+func TestReleaseEntryOfWhatChanges(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, s.url(t))
+			prefix := prefixOf(t)
+			opts := []dynamostore.Option{
+				dynamostore.WithPrefix(prefix), dynamostore.WithClockSkew(0), dynamostore.WithLease(50*time.Millisecond, 50*time.Millisecond),
+			}
+			store, client := s.open(t, newClient(p.URL), opts...), newClient(s.url(t))
+			other := s.open(t, client, opts...)
+			answer := func(body string) {
+				if res := settled(t, other, request("answer"), s.pay(t, prefix, body)); res.Replayed {
+					t.Errorf("%s: %+v", body, res)
+				}
+			}
+			// The client sends a deletion again that did not arrive.
+			release := func(key string, state idempotency.State, change func()) error {
+				e := listed(t, store, idempotency.Filter{ID: request(key).ID()})[key]
+				if e.State != state {
+					t.Errorf("%+v, want %v", e, state)
+				}
+				p.onThen("DeleteItem", cut, 1, change)
+				return store.ReleaseEntry(t.Context(), e)
+			}
+
+			answer("first")
+			err := release("answer", idempotency.StateAnswer, func() {
+				if err := other.Release(t.Context(), request("answer").Identity); err != nil {
+					t.Error(err)
+				}
+				answer("second")
+			})
+			if !errors.Is(err, idempotency.ErrChanged) {
+				t.Errorf("an answer: %v, want %v", err, idempotency.ErrChanged)
+			}
+			if res, err := store.Execute(t.Context(), request("answer"), never(t)); err != nil || string(res.Body) != "second" {
+				t.Errorf("%+v, %v; want the second answer", res, err)
+			}
+
+			_, _ = store.Execute(t.Context(), request("claim"), func(ctx context.Context, _ *dynamostore.Tx) (idempotency.Response, error) {
+				<-ctx.Done()
+				eventually(t, "the end of the lease", func() bool {
+					return listed(t, store, idempotency.Filter{ID: request("claim").ID()})["claim"].State == idempotency.StatePassed
+				})
+				err := release("claim", idempotency.StatePassed, func() {
+					_, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+						TableName: aws.String(s.table(t)), Key: item{"id": s.stored(t, prefix, "claim")["id"]},
+						UpdateExpression: aws.String("SET lease_until = :until"),
+						ExpressionAttributeValues: item{
+							":until": &types.AttributeValueMemberN{Value: fmt.Sprint(time.Now().Add(time.Hour).UnixMilli())},
+						},
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+				if !errors.Is(err, idempotency.ErrInFlight) {
+					t.Errorf("a claim: %v, want %v", err, idempotency.ErrInFlight)
+				}
+				if s.stored(t, prefix, "claim") == nil {
+					t.Error("the claim is gone")
+				}
+				return created("late"), nil
+			})
+		})
 	}
 }
 

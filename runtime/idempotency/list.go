@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -24,17 +25,32 @@ type Lister interface {
 	List(ctx context.Context, filter Filter) iter.Seq2[Entry, error]
 	// Stats counts the records. It reads all of them, without locks.
 	Stats(ctx context.Context) (Stats, error)
-	// ReleaseClaim deletes the claim of id although its lease may not have
-	// passed, so that the next request with this key runs. The attempt that
-	// holds the claim may still be at work, and then effects can happen twice;
-	// it cannot store its answer any more ([ErrLeaseLost]), nor commit what
-	// the store's transaction carries. A stored answer is left alone.
+	// ReleaseEntry deletes the record that e lists, so that the next request
+	// with its key runs. In one step it looks whether that record is still
+	// there and deletes it: never another one that has come since, be it the
+	// answer of the same claim. Where it returns an error nothing was deleted,
+	// unless it matches [ErrUnavailable]: then nobody knows.
 	//
-	// It returns [ErrNotFound] where there is no claim, and [ErrInFlight]
-	// where the claim is a lock of a running transaction, which only the end
-	// of the transaction gives back.
-	ReleaseClaim(ctx context.Context, id Identity) error
+	// A claim that is live is deleted only if e was listed as one, with
+	// [StateClaim]. The attempt that holds it may still be at work, and then
+	// effects can happen twice; it cannot store its answer any more
+	// ([ErrLeaseLost]), nor commit what the store's transaction carries.
+	//
+	// Other errors match one of these:
+	//   - [ErrNotFound]: there is no record.
+	//   - [ErrInFlight]: a live claim is there, and e is not that claim or was
+	//     listed when its lease had passed; or the claim is a lock of a running
+	//     transaction, which only the end of the transaction gives back.
+	//   - [ErrChanged]: another record is there.
+	//
+	// An Entry without a Version lists no record. Nothing is deleted for it, and
+	// the error says what is there.
+	ReleaseEntry(ctx context.Context, e Entry) error
 }
+
+// ErrChanged is returned by [Lister] where a record is not the one that was
+// listed: that one has been completed, taken over, or deleted and made anew.
+var ErrChanged = errors.New("idempotency: the record is not the one that was listed")
 
 // State is what a record is worth at the time at which it is read, by the
 // store's clock.
@@ -124,6 +140,11 @@ type Entry struct {
 	CreatedAt  time.Time // when the answer was committed or the claim made
 	ExpiresAt  time.Time
 	LeaseUntil time.Time // zero for a stored answer
+	// Version tells the record from those before and after it under the same
+	// key: an answer from the claim that it completes, and a claim from the one
+	// that takes it over, but not from itself when its lease is extended. It is
+	// of the store's making, to be compared and nothing else.
+	Version string
 }
 
 // Stats counts the records of a store.

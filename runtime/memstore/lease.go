@@ -33,7 +33,7 @@ func (s *Store) acquire(req idempotency.Request, token idempotency.LeaseToken) (
 	}
 	r := &record{fingerprint: req.Fingerprint, createdAt: now, token: token}
 	r.extend(now.Add(req.Lease), req.Retention)
-	s.records[req.Identity] = r
+	s.put(req.Identity, r)
 	return nil, nil
 }
 

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"iter"
+	"strconv"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -31,19 +32,30 @@ func (s *Store) Stats(ctx context.Context) (stats idempotency.Stats, err error) 
 	return stats, ctx.Err()
 }
 
-// ReleaseClaim implements [idempotency.Lister].
-func (s *Store) ReleaseClaim(_ context.Context, id idempotency.Identity) error {
+// ReleaseEntry implements [idempotency.Lister].
+func (s *Store) ReleaseEntry(_ context.Context, e idempotency.Entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, running := s.running[id]; running {
+	if _, running := s.running[e.Identity]; running {
 		return idempotency.ErrInFlight
 	}
-	if r := s.records[id]; r == nil || r.leaseUntil.IsZero() {
+	r := s.records[e.Identity]
+	if r == nil {
 		return idempotency.ErrNotFound
 	}
-	delete(s.records, id)
+	live := s.now().Before(r.leaseUntil)
+	switch same := r.version() == e.Version; {
+	case live && !(same && e.State == idempotency.StateClaim):
+		return idempotency.ErrInFlight
+	case !same:
+		return idempotency.ErrChanged
+	}
+	delete(s.records, e.Identity)
 	return nil
 }
+
+// version is [idempotency.Entry.Version].
+func (r *record) version() string { return strconv.FormatUint(r.number, 10) }
 
 func (s *Store) entries() []idempotency.Entry {
 	s.mu.Lock()
@@ -59,6 +71,7 @@ func (s *Store) entries() []idempotency.Entry {
 			CreatedAt:  r.createdAt,
 			ExpiresAt:  r.expires,
 			LeaseUntil: r.leaseUntil,
+			Version:    r.version(),
 		})
 	}
 	return entries

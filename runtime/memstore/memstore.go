@@ -27,9 +27,11 @@ type Store struct {
 	mu      sync.Mutex
 	running map[idempotency.Identity]struct{} // claims; an entry lives as long as its work
 	records map[idempotency.Identity]*record
+	puts    uint64 // how many records there have been
 }
 
 type record struct {
+	number             uint64 // among all that there have been
 	fingerprint        idempotency.Fingerprint
 	status             int
 	header, body       []byte
@@ -180,7 +182,13 @@ func (s *Store) newRecord(ctx context.Context, req idempotency.Request, resp ide
 func (s *Store) keep(req idempotency.Request, r *record) {
 	r.createdAt = s.now()
 	r.expires = r.createdAt.Add(req.Retention)
-	s.records[req.Identity] = r
+	s.put(req.Identity, r)
+}
+
+func (s *Store) put(id idempotency.Identity, r *record) {
+	s.puts++
+	r.number = s.puts
+	s.records[id] = r
 }
 
 // replay answers req from r.

@@ -43,53 +43,56 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 
 // Release implements [idempotency.Keeper].
 func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
-	return s.free(ctx, id, s.sql.release, func(r *record, live bool) error {
-		if live && r.claim() {
-			return idempotency.ErrInFlight
-		}
-		return nil
-	})
+	err := s.free(ctx, id, s.sql.release)
+	if errors.Is(err, idempotency.ErrChanged) { // a live claim, which is over by now
+		err = idempotency.ErrInFlight
+	}
+	return err
 }
 
-// ReleaseClaim implements [idempotency.Lister].
-func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error {
-	return s.free(ctx, id, s.sql.releaseClaim, func(r *record, _ bool) error {
-		if !r.claim() {
-			return idempotency.ErrNotFound
-		}
-		return nil
-	})
+// ReleaseEntry implements [idempotency.Lister].
+func (s *Store) ReleaseEntry(ctx context.Context, e idempotency.Entry) error {
+	return s.free(ctx, e.Identity, s.sql.releaseEntry, []byte(e.Version), encodeBool(e.State == idempotency.StateClaim))
 }
 
-// free deletes the record of id by remove, unless judge says why not.
-func (s *Store) free(ctx context.Context, id idempotency.Identity, remove *statement, judge func(r *record, live bool) error) error {
+// free deletes the record of id by remove, or says what has kept it from that.
+func (s *Store) free(ctx context.Context, id idempotency.Identity, remove *statement, params ...[]byte) error {
 	a, err := s.claimed(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer a.rollback()
-	switch r := a.record; {
+	switch {
 	case !a.held && !a.live():
 		return a.locked()
-	case r == nil, r.placeholder(), r.Identity != id:
+	case !a.recordOf(id):
 		return idempotency.ErrNotFound
 	}
-	if err := judge(a.record, a.live()); err != nil {
-		return err
-	}
 	deleted := false
+	a.record = nil
 	a.recent.remove(a.lock)
-	_, _, err = pipeline(a.pc, a.finishBy(), remove.with(a.id[:]).into(func([][]byte) error {
-		deleted = true
-		return nil
-	}), s.sql.commit.with())
-	if err != nil {
+	_, _, err = pipeline(a.pc, a.finishBy(),
+		remove.with(append([][]byte{a.id[:]}, params...)...).into(func([][]byte) error {
+			deleted = true
+			return nil
+		}),
+		s.sql.row.with(a.id[:]).into(a.found), s.sql.commit.with())
+	switch {
+	case err != nil:
 		return unavailable("the record could not be deleted, or nobody knows; look it up", err)
+	case deleted:
+		return nil
+	case !a.recordOf(id): // another release was first
+		return idempotency.ErrNotFound
+	case a.live() && a.record.claim():
+		return idempotency.ErrInFlight
 	}
-	if !deleted {
-		return idempotency.ErrNotFound // another release was first
-	}
-	return nil
+	return idempotency.ErrChanged
+}
+
+// recordOf reports whether what was found is a record of id.
+func (a *attempt) recordOf(id idempotency.Identity) bool {
+	return a.record != nil && !a.record.placeholder() && a.record.Identity == id
 }
 
 // locked says that a transaction holds the claim, and how an operator ends it.

@@ -18,10 +18,15 @@ import (
 // drops count as well, so that no statement takes long.
 const listPage = 500
 
+// version is [idempotency.Entry.Version]: the token of a claim, and the
+// microsecond in which an answer was stored. A record's release and its successor
+// take longer than that.
+const version = `case when lease_until is null then (extract(epoch from created_at) * 1000000)::bigint::text else lease_token::text end`
+
 // listed is what List and Stats read. The rows of claims made without advisory
 // locks are no records, see [record.placeholder].
 const listed = `(select id, scope, operation, key, status, octet_length(header)::bigint + octet_length(body) as bytes,
-	created_at, expires_at, lease_until,
+	created_at, expires_at, lease_until, ` + version + ` as version,
 	case when expires_at <= now() then 4 when lease_until is null then 1 when lease_until > now() then 2 else 3 end as state
 	from $table where status <> 0 or lease_until is not null) as r`
 
@@ -63,7 +68,7 @@ func (s *Store) listPage(ctx context.Context, filter idempotency.Filter, after s
 			}
 		}
 		where.addFilter(filter, end)
-		rows, err := tx.Query(ctx, s.onTable("select scope, operation, key, state, status, bytes, created_at, expires_at, lease_until from "+
+		rows, err := tx.Query(ctx, s.onTable("select scope, operation, key, state, status, bytes, created_at, expires_at, lease_until, version from "+
 			listed+where.sql()+" order by id"), where.args...)
 		if err != nil {
 			return err
@@ -152,7 +157,7 @@ func (c *conditions) sql() string {
 
 func scanEntry(row pgx.CollectableRow) (e idempotency.Entry, err error) {
 	var leaseUntil *time.Time
-	err = row.Scan(&e.Scope, &e.Operation, &e.Key, (*int)(&e.State), &e.Status, &e.Bytes, &e.CreatedAt, &e.ExpiresAt, &leaseUntil)
+	err = row.Scan(&e.Scope, &e.Operation, &e.Key, (*int)(&e.State), &e.Status, &e.Bytes, &e.CreatedAt, &e.ExpiresAt, &leaseUntil, &e.Version)
 	e.CreatedAt, e.ExpiresAt = e.CreatedAt.UTC(), e.ExpiresAt.UTC()
 	if leaseUntil != nil {
 		e.LeaseUntil = leaseUntil.UTC()

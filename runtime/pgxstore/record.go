@@ -93,6 +93,13 @@ func decodeUint4(b []byte) uint32 { return binary.BigEndian.Uint32(b) }
 
 func encodeInt8(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
+func encodeBool(b bool) []byte {
+	if b {
+		return []byte{1}
+	}
+	return []byte{0}
+}
+
 func encodeInt2(n int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
 
 // encodeInterval encodes d, rounded up to the microsecond, as an interval

@@ -39,7 +39,7 @@ type statements struct {
 
 	// Those of operators delete the record $1, and return a row if they did.
 	release      *statement // unless it is a live claim
-	releaseClaim *statement // if it is a claim
+	releaseEntry *statement // if its version is $2, and it is no live claim or $3 says that it may be one
 
 	sweepLock *statement // takes the advisory lock $1 if it is free
 	sweepWait *statement // takes the advisory lock $1
@@ -145,9 +145,9 @@ func newStatements(cfg *config) *statements {
 			sql:  "delete from " + table + " where id = $1 and (lease_until is null or lease_until <= now()) returning 1",
 			oids: []uint32{pgtype.UUIDOID},
 		},
-		releaseClaim: &statement{
-			sql:  "delete from " + table + " where id = $1 and lease_until is not null returning 1",
-			oids: []uint32{pgtype.UUIDOID},
+		releaseEntry: &statement{
+			sql:  "delete from " + table + " where id = $1 and " + version + " = $2 and (lease_until is null or lease_until <= now() or $3) returning 1",
+			oids: []uint32{pgtype.UUIDOID, pgtype.TextOID, pgtype.BoolOID},
 		},
 		sweepLock: &statement{
 			sql:  "select pg_try_advisory_xact_lock($1)",
@@ -173,7 +173,7 @@ func newStatements(cfg *config) *statements {
 	}
 	for _, st := range []*statement{
 		s.enter, s.hold, s.row, s.recall, s.remove, s.extendLease, s.completeLease, s.releaseLease, s.release,
-		s.releaseClaim, s.sweep,
+		s.releaseEntry, s.sweep,
 	} {
 		st.prepare()
 	}

@@ -40,6 +40,19 @@ type found struct {
 // claim reports whether f is a claim, which has no status.
 func (f found) claim() bool { return f.fields[0] == nil }
 
+// kind is what the scripts call it.
+func (f found) kind() string {
+	if f.claim() {
+		return kindClaim
+	}
+	return kindAnswer
+}
+
+const kindClaim, kindAnswer = "claim", "answer"
+
+// version is [idempotency.Entry.Version]. An answer keeps the token of its claim.
+func version(kind, token string) string { return kind + " " + token }
+
 // find reads the record or claim of id.
 func (s *Store) find(ctx context.Context, id idempotency.Identity) (found, error) {
 	_, key, err := s.place(id)
@@ -69,42 +82,46 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	case f.claim():
 		return idempotency.ErrInFlight
 	}
-	switch changed, err := s.release(ctx, f, "answer"); {
+	switch kind, err := s.release(ctx, f); {
 	case err != nil:
 		return err
-	case changed:
+	case kind != "":
 		return idempotency.ErrInFlight
 	}
 	return nil
 }
 
-// ReleaseClaim implements [idempotency.Lister].
-func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error {
+// ReleaseEntry implements [idempotency.Lister]. A claim that is there is live.
+func (s *Store) ReleaseEntry(ctx context.Context, e idempotency.Entry) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.claimTimeout)
 	defer cancel()
-	f, err := s.find(ctx, id)
+	f, err := s.find(ctx, e.Identity)
+	if err != nil {
+		return err
+	}
+	kind := f.kind()
+	if version(kind, f.token) == e.Version && (!f.claim() || e.State == idempotency.StateClaim) {
+		kind, err = s.release(ctx, f)
+	}
 	switch {
 	case err != nil:
 		return err
-	case !f.claim():
-		return idempotency.ErrNotFound
-	}
-	switch changed, err := s.release(ctx, f, "claim"); {
-	case err != nil:
-		return err
-	case changed: // the claim is over
-		return idempotency.ErrNotFound
+	case kind == kindClaim:
+		return idempotency.ErrInFlight
+	case kind == kindAnswer:
+		return idempotency.ErrChanged
 	}
 	return nil
 }
 
-// release deletes f, unless that is no longer what it was.
-func (s *Store) release(ctx context.Context, f found, what string) (changed bool, err error) {
-	state, err := releaseScript.Run(ctx, s.client, []string{f.key}, f.token, what).Text()
+// release deletes f, unless something else lies there by now, and returns its
+// kind.
+func (s *Store) release(ctx context.Context, f found) (kind string, err error) {
+	kind, err = releaseScript.Run(ctx, s.client, []string{f.key}, f.token, f.kind()).Text()
 	if err != nil {
-		return false, unavailable("the record could not be deleted, or nobody knows; look it up", err)
+		return "", unavailable("the record could not be deleted, or nobody knows; look it up", err)
 	}
-	return state == "changed", nil
+	return kind, nil
 }
 
 // Sweep implements [idempotency.Keeper]. There is nothing to do: Redis deletes

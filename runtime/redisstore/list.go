@@ -175,7 +175,7 @@ func (s *Store) entries(ctx context.Context, master redis.Cmdable, keys []string
 // entryOf reads what the script answers for a key, unless that is none of a
 // record: gone meanwhile, or of a transaction without a key.
 func entryOf(key string, fields []any) (e idempotency.Entry, is bool, err error) {
-	if len(fields) != 8 {
+	if len(fields) != 9 {
 		return e, false, errDamaged(fmt.Sprintf("%s has %d fields", key, len(fields)))
 	}
 	var text [6]string
@@ -184,13 +184,14 @@ func entryOf(key string, fields []any) (e idempotency.Entry, is bool, err error)
 	}
 	length, _ := fields[6].(int64)
 	ends, _ := fields[7].(int64)
+	token, _ := fields[8].(string)
 	e.Identity = idempotency.Identity{Scope: text[0], Operation: text[1], Key: text[2]}
 	id := e.ID()
 	if name := hex.EncodeToString(id[:]); !strings.HasSuffix(key, "{"+name+"}") && !strings.HasSuffix(key, "}:"+name) {
 		return e, false, nil
 	}
 	if text[3] == "" {
-		e.State, e.LeaseUntil = idempotency.StateClaim, time.UnixMilli(ends).UTC()
+		e.State, e.LeaseUntil, e.Version = idempotency.StateClaim, time.UnixMilli(ends).UTC(), version(kindClaim, token)
 		return e, ends > 0, nil
 	}
 	var numbers [3]int64
@@ -200,6 +201,7 @@ func entryOf(key string, fields []any) (e idempotency.Entry, is bool, err error)
 		}
 	}
 	e.State, e.Status, e.Bytes = idempotency.StateAnswer, int(numbers[0]), length
+	e.Version = version(kindAnswer, token)
 	e.CreatedAt, e.ExpiresAt = time.UnixMilli(numbers[1]).UTC(), time.UnixMilli(numbers[2]).UTC()
 	return e, true, nil
 }

@@ -363,6 +363,42 @@ func TestLostHeartbeatAndEnd(t *testing.T) {
 	}
 }
 
+// An answer that is released and stored anew just before the deletion of what was
+// listed arrives stays.
+func TestReleaseEntryOfWhatChanges(t *testing.T) {
+	t.Parallel()
+	for _, r := range routes {
+		if !r.resends {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			p, client, direct := r.open(t)
+			prefix := redisstore.WithPrefix(prefixOf(t))
+			s, other := newStore(t, client, prefix), newStore(t, direct, prefix)
+			label := prefixOf(t)
+			if _, err := s.Execute(t.Context(), request("k"), pay(label, "first")); err != nil {
+				t.Fatal(err)
+			}
+			e := listed(t, other, idempotency.Filter{})["k"]
+			p.onThen(script(t, "release"), cut, 1, func() {
+				if err := other.Release(t.Context(), request("k").Identity); err != nil {
+					t.Error(err)
+				}
+				if _, err := other.Execute(t.Context(), request("k"), pay(label, "second")); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := s.ReleaseEntry(t.Context(), e); !errors.Is(err, idempotency.ErrChanged) {
+				t.Errorf("ReleaseEntry: %v, want %v", err, idempotency.ErrChanged)
+			}
+			if res, err := s.Execute(t.Context(), request("k"), never(t)); err != nil || string(res.Body) != "second" {
+				t.Errorf("%+v, %v; want the second answer", res, err)
+			}
+		})
+	}
+}
+
 // A release without an answer that the client sends again has released, and
 // deletes no record that has been made since.
 //

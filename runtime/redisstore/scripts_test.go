@@ -74,19 +74,19 @@ func TestScriptsInEveryState(t *testing.T) {
 			"completed":       {"done", "mine", earlier, ""},
 			"rival completed": {"gone", "rival", earlier, ""},
 		}},
-		{"release an answer", run(releaseScript, "mine", "answer"), map[string]outcome{
-			"none":            {"released", "", 0, ""},
-			"claimed":         {"changed", "mine", earlier, ""},
-			"rival's":         {"changed", "rival", earlier, ""},
-			"completed":       {"released", "", 0, ""},
-			"rival completed": {"changed", "rival", earlier, ""},
+		{"release an answer", run(releaseScript, "mine", kindAnswer), map[string]outcome{
+			"none":            {"", "", 0, ""},
+			"claimed":         {kindClaim, "mine", earlier, ""},
+			"rival's":         {kindClaim, "rival", earlier, ""},
+			"completed":       {"", "", 0, ""},
+			"rival completed": {kindAnswer, "rival", earlier, ""},
 		}},
-		{"release a claim", run(releaseScript, "mine", "claim"), map[string]outcome{
-			"none":            {"released", "", 0, ""},
-			"claimed":         {"released", "", 0, ""},
-			"rival's":         {"changed", "rival", earlier, ""},
-			"completed":       {"changed", "mine", earlier, ""},
-			"rival completed": {"changed", "rival", earlier, ""},
+		{"release a claim", run(releaseScript, "mine", kindClaim), map[string]outcome{
+			"none":            {"", "", 0, ""},
+			"claimed":         {"", "", 0, ""},
+			"rival's":         {kindClaim, "rival", earlier, ""},
+			"completed":       {kindAnswer, "mine", earlier, ""},
+			"rival completed": {kindAnswer, "rival", earlier, ""},
 		}},
 		{"complete what was claimed", complete(claimed), map[string]outcome{
 			"none":            {"lost", "", 0, ""},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
 	"iter"
 	"strconv"
 	"strings"
@@ -21,7 +20,8 @@ type listing struct {
 	own *sql.TxOptions
 	// sql writes what begins a query that $reads, the $table, its $clock, the
 	// columns $key, $body, $created, $expires and $until (the end of a lease), the
-	// times in Unix milliseconds, and $digits, an id in hexadecimal.
+	// times in Unix milliseconds, $digits, an id in hexadecimal, and $version, the
+	// entry's.
 	sql *strings.Replacer
 	// id writes such digits as an id.
 	id func(digits string) string
@@ -38,7 +38,7 @@ const listPage = 500
 
 // listed are the records as List and Stats read them.
 const listed = ` FROM (SELECT id, scope, operation, $key AS idempotency_key, status, length(header) + length($body) AS bytes,
-	$created AS created, $expires AS expires, $until AS lease_until,
+	$created AS created, $expires AS expires, $until AS lease_until, $version AS version,
 	CASE WHEN expires_at <= $clock THEN 4 WHEN lease_until IS NULL THEN 1 WHEN lease_until > $clock THEN 2 ELSE 3 END AS state
 	FROM $table) AS r`
 
@@ -92,12 +92,12 @@ func (l listing) page(ctx context.Context, filter idempotency.Filter, after stri
 	if filter.State != 0 {
 		where = append(where, "state = "+strconv.Itoa(int(filter.State)))
 	}
-	page := "$readsSELECT scope, operation, idempotency_key, state, status, bytes, created, expires, lease_until" + listed + all(where) + " ORDER BY id"
+	page := "$readsSELECT scope, operation, idempotency_key, state, status, bytes, created, expires, lease_until, version" + listed + all(where) + " ORDER BY id"
 	err = l.read(ctx, page, args, func(row scanner) error {
 		var e idempotency.Entry
 		var created, expires int64
 		var until sql.NullInt64
-		if err := row.Scan(&e.Scope, &e.Operation, &e.Key, &e.State, &e.Status, &e.Bytes, &created, &expires, &until); err != nil {
+		if err := row.Scan(&e.Scope, &e.Operation, &e.Key, &e.State, &e.Status, &e.Bytes, &created, &expires, &until, &e.Version); err != nil {
 			return err
 		}
 		e.CreatedAt, e.ExpiresAt = time.UnixMilli(created).UTC(), time.UnixMilli(expires).UTC()
@@ -186,28 +186,44 @@ func (l listing) stats(ctx context.Context) (stats idempotency.Stats, err error)
 	return stats, err
 }
 
-// ReleaseClaim implements [idempotency.Lister]. Claims of leases alone can be
+// ReleaseEntry implements [idempotency.Lister]. Claims of leases alone can be
 // released; others are locks, and end with their transaction.
-func (s *Store) ReleaseClaim(ctx context.Context, id idempotency.Identity) error {
-	k := keyOf(id)
-	if _, err := s.released(ctx, k, id); err != nil {
+func (s *Store) ReleaseEntry(ctx context.Context, e idempotency.Entry) error {
+	k := keyOf(e.Identity)
+	if _, err := s.released(ctx, k, e.Identity); err != nil {
 		return err
 	}
-	n, err := s.engine.listing().releaseClaim(ctx, k.id)
-	if err == nil && n == 0 { // an answer, or gone meanwhile
-		err = idempotency.ErrNotFound
+	n, err := s.engine.listing().release(ctx, k.id, e)
+	if err != nil {
+		return &idempotency.Error{
+			Code: idempotency.CodeUnavailable, Detail: "the record could not be deleted, or nobody knows; look it up", Err: err,
+		}
 	}
-	return err
+	if n > 0 {
+		return nil
+	}
+	_, r, err := s.engine.find(ctx, k.id)
+	switch {
+	case err != nil:
+		return unreadable("read", err)
+	case r == nil, r.Identity != e.Identity:
+		return idempotency.ErrNotFound
+	case r.claim() && r.live():
+		return idempotency.ErrInFlight
+	}
+	return idempotency.ErrChanged
 }
 
-func (l listing) releaseClaim(ctx context.Context, id [16]byte) (n int64, err error) {
+func (l listing) release(ctx context.Context, id [16]byte, e idempotency.Entry) (n int64, err error) {
+	var args []any
+	where := []string{"id = " + l.id(hex.EncodeToString(id[:])), "$version = " + l.text(e.Version, &args)}
+	if e.State != idempotency.StateClaim {
+		where = append(where, "(lease_until IS NULL OR lease_until <= $clock)")
+	}
 	err = l.within(ctx, l.writer, func(db statements) (err error) {
-		n, err = affected(db.ExecContext(ctx, l.sql.Replace("DELETE FROM $table WHERE id = "+l.id(hex.EncodeToString(id[:]))+" AND lease_until IS NOT NULL")))
+		n, err = affected(db.ExecContext(ctx, l.sql.Replace("DELETE FROM $table"+all(where)), args...))
 		return err
 	})
-	if err != nil {
-		err = fmt.Errorf("sqlstore: release a claim: %w", err)
-	}
 	return n, err
 }
 

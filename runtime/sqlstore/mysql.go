@@ -215,8 +215,9 @@ func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempot
 			return err
 		}
 	}
+	token := newToken()
 	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], []byte(req.Scope), []byte(req.Operation), []byte(req.Key),
-		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))
+		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention), token[:])
 	return err
 }
 
@@ -288,7 +289,8 @@ func (e *mysqlEngine) listing() listing {
 		reader: e.db,
 		writer: e.db,
 		sql: strings.NewReplacer("$reads", e.synced, "$table", e.table, "$clock", mysqlNow, "$key", "`key`", "$body", "`body`",
-			"$created", "created_at", "$expires", "expires_at", "$until", "lease_until", "$digits", "HEX(id)"),
+			"$created", "created_at", "$expires", "expires_at", "$until", "lease_until", "$digits", "HEX(id)",
+			"$version", "CONCAT(CASE WHEN lease_until IS NULL THEN 'answer ' ELSE 'claim ' END, COALESCE(HEX(lease_token), created_at))"),
 		id:   func(digits string) string { return "x'" + digits + "'" },
 		text: func(s string, _ *[]any) string { return "x'" + hex.EncodeToString([]byte(s)) + "'" },
 		terminate: func(k key) string {

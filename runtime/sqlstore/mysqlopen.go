@@ -157,8 +157,8 @@ func (e *mysqlEngine) prepare(ctx context.Context) error {
 	if err == nil {
 		remove.Close()
 		e.store, err = e.db.PrepareContext(ctx, r.Replace("INSERT INTO $table"+
-			" (id, scope, operation, `key`, fingerprint, status, header, `body`, created_at, expires_at)"+
-			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?)"))
+			" (id, scope, operation, `key`, fingerprint, status, header, `body`, created_at, expires_at, lease_token)"+
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?, ?)"))
 	}
 	if err == nil {
 		e.complete, err = e.db.PrepareContext(ctx, e.leases.complete)

@@ -287,7 +287,9 @@ func (e *postgresqlEngine) listing() listing {
 		own:    readCommitted,
 		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", "now()", "$key", "key", "$body", "body",
 			"$created", milliseconds("created_at"), "$expires", milliseconds("expires_at"), "$until", milliseconds("lease_until"),
-			"$digits", "replace(id::text, '-', '')"),
+			"$digits", "replace(id::text, '-', '')",
+			// An answer is told by its microsecond, as in pgxstore.
+			"$version", "CASE WHEN lease_until IS NULL THEN (extract(epoch from created_at) * 1000000)::bigint::text ELSE lease_token::text END"),
 		id: func(digits string) string { return "'" + digits + "'::uuid" },
 		text: func(s string, args *[]any) string {
 			*args = append(*args, s)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"time"
@@ -18,7 +19,7 @@ type record struct {
 	header, body       []byte
 	created, expiresAt int64
 	readAt             int64
-	token              []byte // of the lease that made it, or nil
+	token              []byte // of the lease that made it, of an answer in transaction mode, or nil
 	leaseUntil         int64  // 0 in a stored answer; elsewhere the record is a claim
 }
 
@@ -104,6 +105,13 @@ func (s *Store) response(ctx context.Context, r *record) (idempotency.Response, 
 type answer struct {
 	status       int
 	header, body []byte
+}
+
+// newToken is stored with an answer in transaction mode where times are in
+// milliseconds: in one of them a key can be answered, released and answered again.
+func newToken() (token idempotency.LeaseToken) {
+	rand.Read(token[:])
+	return token
 }
 
 // milliseconds rounds a retention up to what tables keep.

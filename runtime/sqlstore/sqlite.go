@@ -92,8 +92,8 @@ func (d sqlite) open(ctx context.Context, db *sql.DB, c config) (engine, error) 
 		{&e.mark, `SAVEPOINT idemgen_claim`},
 		{&e.unmark, `RELEASE idemgen_claim`},
 		{&e.look, find},
-		{&e.store, r.Replace(`INSERT INTO $table (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?)`)},
+		{&e.store, r.Replace(`INSERT INTO $table (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at, lease_token)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, $now, $now + ?, ?)`)},
 	} {
 		var err error
 		if *x.into, err = db.PrepareContext(ctx, x.query); err != nil {
@@ -172,8 +172,9 @@ func (e *sqliteEngine) insert(ctx context.Context, a *attempt, k key, req idempo
 			return err
 		}
 	}
+	token := newToken()
 	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], req.Scope, req.Operation, req.Key,
-		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))
+		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention), token[:])
 	return err
 }
 
@@ -194,7 +195,8 @@ func (e *sqliteEngine) listing() listing {
 		reader: e.reader,
 		writer: e.db,
 		sql: strings.NewReplacer("$reads", "", "$table", e.table, "$clock", sqliteNow, "$key", "key", "$body", "body",
-			"$created", "created_at", "$expires", "expires_at", "$until", "lease_until", "$digits", "hex(id)"),
+			"$created", "created_at", "$expires", "expires_at", "$until", "lease_until", "$digits", "hex(id)",
+			"$version", "CASE WHEN lease_until IS NULL THEN 'answer ' ELSE 'claim ' END || CASE WHEN lease_token IS NULL THEN created_at ELSE hex(lease_token) END"),
 		id: func(digits string) string { return "x'" + digits + "'" },
 		text: func(s string, args *[]any) string {
 			*args = append(*args, s)

@@ -45,6 +45,7 @@ func RunLeases[Tx any](t *testing.T, h Harness[Tx]) {
 		{"AgeOfKey", leaseAgeOfKey[Tx]},
 		{"Keeper", leaseKeeper[Tx]},
 		{"Listed", leaseListed[Tx]},
+		{"ReleaseEntry", leaseReleaseEntry[Tx]},
 		{"ModeChanges", modeChanges[Tx]},
 		{"Concurrency", leaseConcurrency[Tx]},
 	} {

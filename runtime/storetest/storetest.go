@@ -127,7 +127,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"SweepBesideExecute", sweepBesideExecute[Tx]},
 		{"Lookup", lookup[Tx]},
 		{"Release", release[Tx]},
-		{"ReleaseClaim", releaseClaim[Tx]},
+		{"ReleaseEntry", releaseEntry[Tx]},
 		{"List", list[Tx]},
 		{"ListBesideWrites", listBesideWrites[Tx]},
 		{"Stats", stats[Tx]},

@@ -23,19 +23,20 @@ func release(ctx context.Context, inv *invocation) error {
 	e, err := inv.find(before, "release")
 	var missing *refusal
 	if errors.As(err, &missing) && inv.id.Key != "" {
-		// Nothing is stored, and a running transaction may hold the claim.
-		return inv.released(inv.id, inv.records.Release(before, inv.id))
+		// A running transaction may hold the claim. A record that comes meanwhile
+		// was shown to nobody, and stays.
+		return inv.released(inv.id, inv.records.ReleaseEntry(before, idempotency.Entry{Identity: inv.id}))
 	}
 	if err != nil {
 		return err
 	}
-	what, remove := "the answer", inv.records.Release
+	what := "the answer"
 	switch {
 	case e.State == idempotency.StateClaim && !inv.force:
 		return refuse("a claim is held for this record, and its attempt may be at work: once it has ended, a retry runs by itself. " +
 			"-force releases the claim; then the attempt may still make its effects and the next request makes them too, so that they can happen twice")
 	case e.State == idempotency.StateClaim:
-		what, remove = "the live claim", inv.records.ReleaseClaim
+		what = "the live claim"
 	case e.Status == 0:
 		what = "the claim, whose lease has passed,"
 	}
@@ -44,16 +45,7 @@ func release(ctx context.Context, inv *invocation) error {
 	}
 	after, cancel := inv.limited(ctx)
 	defer cancel()
-	if !inv.yes {
-		// The record may have changed while somebody was thinking.
-		switch now, err := inv.find(after, "release"); {
-		case err != nil:
-			return err
-		case now.State != e.State || now.Status != e.Status || !now.CreatedAt.Equal(e.CreatedAt):
-			return refuse("nothing was released: the record is another one than the one that was asked about; look again")
-		}
-	}
-	return inv.released(e.Identity, remove(after, e.Identity))
+	return inv.released(e.Identity, inv.records.ReleaseEntry(after, e))
 }
 
 // confirm says what may happen when e is deleted, and asks whether it shall be,
@@ -120,6 +112,8 @@ func (inv *invocation) released(id idempotency.Identity, err error) error {
 		return errNotFound
 	case errors.Is(err, idempotency.ErrInFlight):
 		return refuse("nothing was released, since an attempt at this request is at work: %s", inFlight(err))
+	case errors.Is(err, idempotency.ErrChanged):
+		return refuse("nothing was released: the record is another one than the one that was shown; look again")
 	case err != nil:
 		return err
 	case inv.json:

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS `idempotency_records` (
 	`body`        LONGBLOB      NOT NULL, -- as it was sent
 	`created_at`  BIGINT        NOT NULL, -- Unix time in milliseconds, as is expires_at
 	`expires_at`  BIGINT        NOT NULL,
-	`lease_token` BINARY(16),             -- of the lease that the row is, or was, the claim of
+	`lease_token` BINARY(16),             -- random, of the lease or transaction that made the row
 	`lease_until` BIGINT,                 -- as created_at; NULL in stored answers
 	PRIMARY KEY (`id`),
 	KEY `idempotency_records_expires_at` (`expires_at`)

@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS "idempotency_records" (
 	body        BLOB    NOT NULL, -- as it was sent
 	created_at  INTEGER NOT NULL, -- Unix time in milliseconds, as is expires_at
 	expires_at  INTEGER NOT NULL CHECK (expires_at > created_at),
-	lease_token BLOB,   -- 16 bytes, of the lease that the row is, or was, the claim of
+	lease_token BLOB,   -- 16 random bytes, of the lease or transaction that made the row
 	lease_until INTEGER -- as created_at; NULL in stored answers
 );
 CREATE INDEX IF NOT EXISTS "idempotency_records_expires_at" ON "idempotency_records" (expires_at);
