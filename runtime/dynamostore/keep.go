@@ -73,8 +73,8 @@ func (s *Store) ReleaseEntry(ctx context.Context, e idempotency.Entry) error {
 	if err != nil {
 		return err
 	}
-	if force := e.State == idempotency.StateClaim; r.version() == e.Version && (force || !s.live(r)) {
-		if deleted, err := s.remove(ctx, r, force); deleted || err != nil {
+	if r.version() == e.Version {
+		if deleted, err := s.remove(ctx, r, e.State == idempotency.StateClaim); deleted || err != nil {
 			return err
 		}
 		if r, err = s.find(ctx, e.Identity); err != nil { // it has changed just now

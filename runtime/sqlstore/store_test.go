@@ -316,6 +316,65 @@ func TestReleaseSparesNewRecordOnServers(t *testing.T) {
 	}
 }
 
+// An answer that was released and stored anew is another one, although both are of
+// one millisecond, which is all that the tables of SQLite and MySQL keep of a time.
+func TestAnswersOfOneMillisecondDiffer(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) (*sql.DB, *sqlstore.Store){
+		"SQLite": func(t *testing.T) (*sql.DB, *sqlstore.Store) {
+			db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
+			prepare(t, db)
+			return db, newStore(t, db)
+		},
+		"MySQL": func(t *testing.T) (*sql.DB, *sqlstore.Store) {
+			db, _ := newMySQL(t)
+			return db, mysqlServer().on(t, db)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s := open(t)
+			list := func() (e idempotency.Entry) {
+				for found, err := range s.List(t.Context(), idempotency.Filter{}) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					e = found
+				}
+				return e
+			}
+			stored := func(body string) idempotency.Entry {
+				if _, err := s.Execute(t.Context(), request("k"), func(context.Context, *sql.Tx) (idempotency.Response, error) { return created(body), nil }); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := db.ExecContext(t.Context(), `UPDATE idempotency_records SET created_at = 1700000000000`); err != nil {
+					t.Fatal(err)
+				}
+				return list()
+			}
+			first := stored("first")
+			if err := s.Release(t.Context(), request("k").Identity); err != nil {
+				t.Fatal(err)
+			}
+			second := stored("second")
+			if err := s.ReleaseEntry(t.Context(), first); !errors.Is(err, idempotency.ErrChanged) || list() != second {
+				t.Errorf("ReleaseEntry: %v, want %v; %+v is left of %+v", err, idempotency.ErrChanged, list(), second)
+			}
+
+			// Answers of earlier versions have no token; their time tells them.
+			if _, err := db.ExecContext(t.Context(), `UPDATE idempotency_records SET lease_token = NULL`); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.ReleaseEntry(t.Context(), second); !errors.Is(err, idempotency.ErrChanged) {
+				t.Errorf("ReleaseEntry: %v, want %v", err, idempotency.ErrChanged)
+			}
+			if err := s.ReleaseEntry(t.Context(), list()); err != nil {
+				t.Errorf("ReleaseEntry of an answer without a token: %v", err)
+			}
+		})
+	}
+}
+
 // Work that calls its own store is told so, instead of waiting for itself.
 // What it has started may call the store once work has returned.
 //
