@@ -52,7 +52,7 @@
 //
 // [Store], [Work], [Result], [Response]; [Guarantees] with [Atomicity], [Fencing]
 // and [Survival]; [Keeper] and [Record]; [Lister],
-// [Filter], [Entry], [State], [StateOf], [Stats] and [Counts]; [Leaser] and
+// [Filter], [Entry], [State], [StateOf], [Stats], [Counts] and [ErrChanged]; [Leaser] and
 // [LeaseStore]; [EncodeAnswer], [DecodeAnswer] and [StoredAnswer]. Authors of codecs
 // need [Codec] and [Encoded]; who reads records meets an [*UnreadableError].
 //

@@ -75,5 +75,5 @@ var (
 	ErrOutcomeUnknown error = &Error{Code: CodeOutcomeUnknown}
 )
 
-// ErrNotFound is returned by [Keeper] for an identity that has no record.
+// ErrNotFound is returned by [Keeper] and [Lister] for an identity that has no record.
 var ErrNotFound = errors.New("idempotency: no record for this scope, operation and key")

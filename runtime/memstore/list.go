@@ -45,7 +45,7 @@ func (s *Store) ReleaseEntry(_ context.Context, e idempotency.Entry) error {
 	}
 	live := s.now().Before(r.leaseUntil)
 	switch same := r.version() == e.Version; {
-	case live && !(same && e.State == idempotency.StateClaim):
+	case live && (!same || e.State != idempotency.StateClaim):
 		return idempotency.ErrInFlight
 	case !same:
 		return idempotency.ErrChanged
