@@ -345,6 +345,9 @@ func (a *attempt[Tx]) run(ctx context.Context, tx Tx) (Response, error) {
 		a.failed = &handlerError{err}
 		return Response{}, a.failed
 	}
+	// A handler that passes on another server's answer passes on what that says of
+	// itself, and this one is no replay.
+	delete(response.Header, a.options.replayHeader)
 	a.answer = Answer{response: response}
 	if a.call.op.Releases(response.Status) {
 		return Response{}, errReleased

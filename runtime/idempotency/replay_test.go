@@ -127,3 +127,18 @@ func TestPanicIsReported(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// A handler that passes on the answer of another server, and with it the mark of a
+// replay there, makes no replay here: not of a first answer, nor of one that is
+// released.
+func TestMarkOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	for status, marks := range map[int][]string{201: {"", "true"}, 503: {"", ""}} {
+		s := serve(t, payOperation, answers(status, "", "Idempotent-Replayed", "true"))
+		for i, want := range marks {
+			if got := s.send(t, `{}`); got.status != status || strings.Join(got.header.Values("Idempotent-Replayed"), "+") != want {
+				t.Errorf("%d: request %d is answered %+v, want the mark %q", status, i, got, want)
+			}
+		}
+	}
+}
