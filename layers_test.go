@@ -94,7 +94,7 @@ var layers = map[string]layer{
 	"runtime/cmd/idemctl": {
 		own: []string{"runtime/idempotency", "runtime/pgxstore", "runtime/sqlstore", "runtime/redisstore", "runtime/dynamostore"},
 		thirdParty: []string{
-			"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/aws-sdk-go-v2/config", "github.com/aws/aws-sdk-go-v2/service/dynamodb",
+			"github.com/aws/aws-sdk-go-v2/aws", "github.com/aws/aws-sdk-go-v2/config", "github.com/aws/aws-sdk-go-v2/service/dynamodb", "github.com/aws/smithy-go/logging",
 			"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/pgxpool", "github.com/redis/go-redis/v9", "modernc.org/sqlite",
 		},
 	},

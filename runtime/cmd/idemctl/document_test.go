@@ -45,13 +45,8 @@ func TestDocument(t *testing.T) {
 				if err := c.parse(inv, fields[2:]); err != nil {
 					t.Errorf("%s: %v", line, err)
 				}
-				switch c.name {
-				case "schema":
+				if c.name == "schema" {
 					must(t, exitDone, "", fields[1:]...)
-				case "show", "release":
-					if _, err := inv.wanted(c.name); err != nil {
-						t.Errorf("%s: %v", line, err)
-					}
 				}
 				parsed++
 			}

@@ -106,7 +106,7 @@ const sweepHelp = `Usage: idemctl sweep [flags]
 
 Deletes the records whose retention is over, in batches. Servers may go on. One
 sweeper works at a time; a second one deletes nothing. An interrupt ends it after
-the batch. Redis and DynamoDB delete records by themselves.
+the batch, a second one at once. Redis and DynamoDB delete records by themselves.
 
   -dry-run        count them only; reads all records
 ` + storeFlags + `

@@ -12,7 +12,7 @@ import (
 func listFlags(inv *invocation, f *flag.FlagSet) {
 	selectors(inv, f)
 	f.TextVar(&inv.state, "state", inv.state, "")
-	f.IntVar(&inv.limit, "limit", 100, "")
+	f.UintVar(&inv.limit, "limit", 100, "")
 	f.BoolVar(&inv.keys, "keys", false, "")
 }
 
@@ -25,26 +25,19 @@ func selectors(inv *invocation, f *flag.FlagSet) {
 // list prints records as they come, so that a long list needs no memory; in a
 // table, a screenful at a time has its columns aligned.
 func list(ctx context.Context, inv *invocation) error {
-	if err := inv.none("list"); err != nil {
-		return err
-	}
-	if inv.limit < 0 {
-		return misuse("-limit is %d; 0 lists all", inv.limit)
-	}
 	filter := idempotency.Filter{Scope: inv.id.Scope, Operation: inv.id.Operation, State: inv.state}
 	const screenful = 100
 	table := tabwriter.NewWriter(inv.stdout, 0, 0, 2, ' ', 0)
 	if !inv.json {
 		fmt.Fprintln(table, "ID\tSTATE\tSTATUS\tBYTES\tCREATED\tEXPIRES\tLEASE UNTIL\tOPERATION\tKEY\tSCOPE")
 	}
-	n := 0
+	n, more := uint(0), false
 	for e, err := range inv.records.List(ctx, filter) {
 		if err != nil {
 			_ = table.Flush() // what has come is printed
 			return err
 		}
-		if n == inv.limit && n > 0 {
-			fmt.Fprintf(inv.stderr, "idemctl: there are more; -limit 0 lists all\n")
+		if more = n == inv.limit && n > 0; more {
 			break
 		}
 		n++
@@ -62,5 +55,11 @@ func list(ctx context.Context, inv *invocation) error {
 			}
 		}
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(inv.stderr, "idemctl: there are more; -limit 0 lists all\n")
+	}
+	return nil
 }

@@ -20,7 +20,7 @@ func releaseFlags(inv *invocation, f *flag.FlagSet) {
 func release(ctx context.Context, inv *invocation) error {
 	before, cancel := inv.limited(ctx)
 	defer cancel()
-	e, err := inv.find(before, "release")
+	e, err := inv.find(before)
 	var missing *refusal
 	if errors.As(err, &missing) && inv.id.Key != "" {
 		// A running transaction may hold the claim. A record that comes meanwhile

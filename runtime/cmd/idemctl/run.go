@@ -45,10 +45,11 @@ type invocation struct {
 	force       bool
 	dryRun      bool
 	partitioned bool
-	limit       int
+	limit       uint
 	state       idempotency.State
 	id          idempotency.Identity // as far as it is given
-	args        []string
+	record      [16]byte             // whose id is given, or follows from an identity
+	until       time.Time            // when -timeout has passed
 
 	records records // of the store; nil for commands that open none
 	stdin   *bufio.Reader
@@ -64,14 +65,15 @@ type command struct {
 	flags func(*invocation, *flag.FlagSet)
 	run   func(context.Context, *invocation) error
 	local bool // it opens no store
+	one   bool // it takes a record
 	asks  bool // it waits for somebody, and limits its time itself
 }
 
 var commands = []command{
 	{name: "schema", help: schemaHelp, flags: schemaFlags, run: schema, local: true},
 	{name: "list", help: listHelp, flags: listFlags, run: list},
-	{name: "show", help: showHelp, flags: showFlags, run: show},
-	{name: "release", help: releaseHelp, flags: releaseFlags, run: release, asks: true},
+	{name: "show", help: showHelp, flags: showFlags, run: show, one: true},
+	{name: "release", help: releaseHelp, flags: releaseFlags, run: release, one: true, asks: true},
 	{name: "sweep", help: sweepHelp, flags: sweepFlags, run: sweep},
 	{name: "stats", help: statsHelp, flags: statsFlags, run: stats},
 	{name: "version", help: "Usage: idemctl version\n\nPrints the version of idemctl.\n", flags: func(*invocation, *flag.FlagSet) {}, run: version, local: true},
@@ -128,7 +130,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "idemctl: %s; idemctl help %s says more\n", redacted(err), name)
 	case ctx.Err() != nil:
 		fmt.Fprintf(stderr, "idemctl: interrupted: %s\n", redacted(err))
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded) && inv.timeout > 0 && !time.Now().Before(inv.until):
 		fmt.Fprintf(stderr, "idemctl: not done within %v, see -timeout: %s\n", inv.timeout, redacted(err))
 	default:
 		fmt.Fprintf(stderr, "idemctl: %s\n", redacted(err))
@@ -163,7 +165,8 @@ func (inv *invocation) limited(ctx context.Context) (context.Context, context.Ca
 	if inv.timeout == 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, inv.timeout)
+	inv.until = time.Now().Add(inv.timeout)
+	return context.WithDeadline(ctx, inv.until)
 }
 
 // parse reads flags and arguments into inv.
@@ -177,16 +180,26 @@ func (c command) parse(inv *invocation, args []string) error {
 		flags.DurationVar(&inv.timeout, "timeout", defaultTimeout, "")
 	}
 	c.flags(inv, flags)
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
+	var more []string
+	for len(args) > 0 { // flags may follow the id
+		switch err := flags.Parse(args); {
+		case errors.Is(err, flag.ErrHelp):
 			return err
+		case err != nil:
+			return misuse("%s: %v", c.name, err)
 		}
-		return misuse("%s: %v", c.name, err)
+		if args = flags.Args(); len(args) > 0 {
+			more, args = append(more, args[0]), args[1:]
+		}
 	}
-	if inv.timeout < 0 {
+	switch {
+	case inv.timeout < 0:
 		return misuse("-timeout is %v; 0 never gives up", inv.timeout)
+	case c.one:
+		return inv.name(c.name, more)
+	case len(more) > 0:
+		return misuse("%s takes no arguments beside flags, and not %q", c.name, more[0])
 	}
-	inv.args = flags.Args()
 	return nil
 }
 
@@ -228,16 +241,8 @@ func oneLine(text string) string {
 	return b.String()
 }
 
-// none refuses arguments beside flags.
-func (inv *invocation) none(command string) error {
-	if len(inv.args) > 0 {
-		return misuse("%s takes no arguments beside flags, and not %q", command, inv.args[0])
-	}
-	return nil
-}
-
 func help(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
+	if len(args) == 0 || args[0] == "help" {
 		fmt.Fprint(stdout, overview)
 		return exitDone
 	}
@@ -251,6 +256,10 @@ func help(args []string, stdout, stderr io.Writer) int {
 }
 
 func noCommand(name string, stderr io.Writer) int {
+	if strings.HasPrefix(name, "-") {
+		fmt.Fprintf(stderr, "idemctl: the command comes before its flags; idemctl help lists commands\n")
+		return exitFailed
+	}
 	fmt.Fprintf(stderr, "idemctl: %s; idemctl help lists them\n", redacted(fmt.Errorf("there is no command %q", name)))
 	return exitFailed
 }

@@ -19,9 +19,6 @@ func schemaFlags(inv *invocation, f *flag.FlagSet) {
 
 // schema prints what creates the table.
 func schema(_ context.Context, inv *invocation) error {
-	if err := inv.none("schema"); err != nil {
-		return err
-	}
 	if inv.partitioned && inv.store != "postgres" {
 		return misuse("-partitioned is for -store postgres")
 	}

@@ -31,38 +31,33 @@ func identityFlags(inv *invocation, f *flag.FlagSet) {
 	f.StringVar(&inv.id.Key, "key", "", "")
 }
 
-// wanted returns the id of the record that the arguments name.
-func (inv *invocation) wanted(command string) (id [16]byte, err error) {
-	named := inv.id != idempotency.Identity{}
+// name notes which record the arguments name, by its id or by its identity.
+func (inv *invocation) name(command string, args []string) error {
+	id := inv.id
 	switch {
-	case len(inv.args) == 1 && !named:
-		digits, err := hex.DecodeString(strings.ReplaceAll(inv.args[0], "-", ""))
-		if err != nil || len(digits) != len(id) {
-			return id, misuse("%q is no id of a record, which has 32 hexadecimal digits", inv.args[0])
+	case len(args) == 1 && id == idempotency.Identity{}:
+		digits, err := hex.DecodeString(strings.ReplaceAll(args[0], "-", ""))
+		if err != nil || len(digits) != len(inv.record) {
+			return misuse("%q is no id of a record, which has 32 hexadecimal digits", args[0])
 		}
-		if id = [16]byte(digits); id == [16]byte{} { // which would select any record
-			return id, errNotFound
+		if inv.record = [16]byte(digits); inv.record == [16]byte{} { // which would select any record
+			return errNotFound
 		}
-		return id, nil
-	case len(inv.args) == 0 && inv.id.Scope != "" && inv.id.Operation != "" && inv.id.Key != "":
-		return inv.id.ID(), nil
-	case len(inv.args) > 0 && named:
-		return id, misuse("%s takes an id, or -scope, -operation and -key, and not both; flags come before the id", command)
+		return nil
+	case len(args) == 0 && id.Scope != "" && id.Operation != "" && id.Key != "":
+		inv.record = id.ID()
+		return nil
 	}
-	return id, misuse("%s takes one id, or -scope, -operation and -key", command)
+	return misuse("%s takes either one id, or -scope, -operation and -key", command)
 }
 
 // find returns the record that the arguments name.
-func (inv *invocation) find(ctx context.Context, command string) (idempotency.Entry, error) {
-	id, err := inv.wanted(command)
-	if err != nil {
-		return idempotency.Entry{}, err
-	}
-	for e, err := range inv.records.List(ctx, idempotency.Filter{ID: id}) {
+func (inv *invocation) find(ctx context.Context) (idempotency.Entry, error) {
+	for e, err := range inv.records.List(ctx, idempotency.Filter{ID: inv.record}) {
 		if err != nil {
 			return e, err
 		}
-		if len(inv.args) > 0 || inv.id == e.Identity {
+		if inv.id == (idempotency.Identity{}) || inv.id == e.Identity {
 			return e, nil
 		}
 	}
@@ -83,7 +78,7 @@ type recordJSON struct {
 }
 
 func show(ctx context.Context, inv *invocation) error {
-	e, err := inv.find(ctx, "show")
+	e, err := inv.find(ctx)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/logging"
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -107,6 +108,9 @@ func openMySQL(ctx context.Context, u *url.URL, table string) (opened, error) {
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
 	cfg.DBName = strings.TrimPrefix(u.Path, "/")
+	if cfg.DBName == "" {
+		return opened{}, misuse("the store's URL is not of the form %s", forms["mysql"])
+	}
 	cfg.Logger = &mysql.NopLogger{} // what fails is an error as well
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
@@ -175,7 +179,10 @@ func openDynamoDB(ctx context.Context, u *url.URL) (opened, error) {
 	if !dynamoTable.MatchString(table) {
 		return opened{}, misuse("the store's URL is not of the form %s: %q cannot be a table's name", forms["dynamodb"], table)
 	}
-	load := []func(*config.LoadOptions) error{config.WithSharedConfigProfile(q.Get("profile"))}
+	load := []func(*config.LoadOptions) error{
+		config.WithSharedConfigProfile(q.Get("profile")),
+		config.WithLogger(logging.Nop{}), // what matters is an error as well
+	}
 	if region := q.Get("region"); region != "" {
 		load = append(load, config.WithRegion(region))
 	}

@@ -4,7 +4,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"os"
 	"time"
+
+	"github.com/idemgen/idemgen/runtime/dynamostore"
+	"github.com/idemgen/idemgen/runtime/redisstore"
 )
 
 func sweepFlags(inv *invocation, f *flag.FlagSet) {
@@ -16,26 +21,35 @@ func sweepFlags(inv *invocation, f *flag.FlagSet) {
 const progress = 5 * time.Second
 
 func sweep(ctx context.Context, inv *invocation) error {
-	if err := inv.none("sweep"); err != nil {
+	field, done, work := "deleted", "deleted", inv.sweepRecords
+	if inv.dryRun {
+		field, done, work = "expired", "would be deleted", inv.countExpired
+	}
+	switch inv.records.(type) {
+	case *redisstore.Store, *dynamostore.Store:
+		fmt.Fprintln(inv.stderr, "idemctl: this store deletes records by itself when their time to live is over; there is nothing to sweep")
+		return inv.swept(field, done, 0)
+	}
+	n, err := work(ctx)
+	if err != nil {
 		return err
 	}
-	if inv.dryRun {
-		stats, err := inv.records.Stats(ctx)
-		if err != nil {
-			return err
-		}
-		return inv.swept("expired", "would be deleted", stats.Expired)
-	}
+	return inv.swept(field, done, n)
+}
+
+func (inv *invocation) countExpired(ctx context.Context) (int64, error) {
+	stats, err := inv.records.Stats(ctx)
+	return stats.Expired, err
+}
+
+func (inv *invocation) sweepRecords(ctx context.Context) (int64, error) {
 	quiet := inv.sayProgress(ctx)
 	n, err := inv.records.Sweep(ctx)
 	quiet()
 	if err != nil && n > 0 {
 		fmt.Fprintf(inv.stderr, "idemctl: %s deleted before this:\n", count(n))
 	}
-	if err != nil {
-		return err
-	}
-	return inv.swept("deleted", "deleted", n)
+	return n, err
 }
 
 // swept says how many records a sweep deletes.
@@ -47,9 +61,12 @@ func (inv *invocation) swept(field, done string, n int64) error {
 	return err
 }
 
-// sayProgress says from time to time that the sweep goes on, until the function
-// that it returns is called.
+// sayProgress tells a terminal from time to time that the sweep goes on, until the
+// function that it returns is called.
 func (inv *invocation) sayProgress(ctx context.Context) (quiet func()) {
+	if !isTerminal(inv.stderr) {
+		return func() {}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -70,4 +87,14 @@ func (inv *invocation) sayProgress(ctx context.Context) (quiet func()) {
 		cancel()
 		<-done
 	}
+}
+
+// isTerminal reports whether somebody can read along.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
