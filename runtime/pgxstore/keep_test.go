@@ -225,7 +225,7 @@ func TestRequestWritesOneRow(t *testing.T) {
 			t.Errorf("failed: %v", err)
 		}
 	}
-	pool.Close() // the server counts at the latest when a session ends
+	pool.Close()     // the server counts at the latest when a session ends
 	const probes = 2 // New stores a record and rolls it back
 	var inserted, updated, deleted, dead int
 	for inserted < requests+probes {
