@@ -12,8 +12,8 @@ CREATE TABLE IF NOT EXISTS `idempotency_records` (
 	`key`         LONGBLOB      NOT NULL,
 	`fingerprint` VARBINARY(64) NOT NULL,
 	`status`      SMALLINT      NOT NULL,
-	`header`      LONGBLOB      NOT NULL, -- one "Name: value" line for each value
-	`body`        LONGBLOB      NOT NULL, -- as it was sent
+	`header`      LONGBLOB      NOT NULL, -- one "Name: value" line for each value, or the format of a codec
+	`body`        LONGBLOB      NOT NULL, -- as it was sent, or as a codec has written it
 	`created_at`  BIGINT        NOT NULL, -- Unix time in milliseconds, as is expires_at
 	`expires_at`  BIGINT        NOT NULL,
 	`lease_token` BINARY(16),             -- random, of the lease or transaction that made the row

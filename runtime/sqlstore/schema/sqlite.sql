@@ -10,8 +10,8 @@ CREATE TABLE IF NOT EXISTS "idempotency_records" (
 	key         TEXT    NOT NULL,
 	fingerprint BLOB    NOT NULL,
 	status      INTEGER NOT NULL,
-	header      BLOB    NOT NULL, -- one "Name: value" line for each value
-	body        BLOB    NOT NULL, -- as it was sent
+	header      BLOB    NOT NULL, -- one "Name: value" line for each value, or the format of a codec
+	body        BLOB    NOT NULL, -- as it was sent, or as a codec has written it
 	created_at  INTEGER NOT NULL, -- Unix time in milliseconds, as is expires_at
 	expires_at  INTEGER NOT NULL CHECK (expires_at > created_at),
 	lease_token BLOB,   -- 16 random bytes, of the lease or transaction that made the row
