@@ -123,6 +123,15 @@ func wantFailed(t *testing.T, check, out string, err error) {
 	}
 }
 
+// Who leaves out of a fixture what every check needs is told so.
+func TestFixtureLacksSomething(t *testing.T) {
+	t.Parallel()
+	out, err := runFlawed(t, "TestLedger", "has no clock to be moved", "Expiry")
+	if err == nil || !strings.Contains(out, "Fixture.Advance is nil") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // runFlawed runs checks of a test in a process whose stores have a flaw.
 func runFlawed(t *testing.T, test, flaw, checks string) (out string, err error) {
 	t.Helper()

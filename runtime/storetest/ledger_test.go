@@ -435,6 +435,9 @@ func harness(flaw string) storetest.Harness[*ledgerTx] {
 			if s.is("keeps records in its process") {
 				replica.ledger = newLedger()
 			}
+			if s.is("has no clock to be moved") {
+				return storetest.Fixture[*ledgerTx]{Store: s}
+			}
 			return storetest.Fixture[*ledgerTx]{
 				Store:   s,
 				Replica: replica,

@@ -27,7 +27,8 @@ import (
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
-// Store is what the suite examines.
+// Store is what the suite examines. Where it is an [idempotency.Lister] too, that
+// part is examined as well.
 type Store[Tx any] interface {
 	idempotency.Store[Tx]
 	idempotency.Keeper
@@ -67,7 +68,8 @@ type Harness[Tx any] struct {
 	Conflict func(ctx context.Context, tx Tx) error
 }
 
-// Fixture is an open store and the means to look behind it.
+// Fixture is an open store and the means to look behind it. Every fixture needs a
+// Store and Advance.
 type Fixture[Tx any] struct {
 	Store Store[Tx]
 	// Replica is a second store on the same data that shares nothing else

@@ -33,7 +33,11 @@ func open[Tx any](t *testing.T, h Harness[Tx]) *suite[Tx] {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	return &suite[Tx]{T: t, Fixture: h.Open(t), oneWriter: h.OneWriter, unseen: h.Unseen, ctx: ctx}
+	f := h.Open(t)
+	if f.Store == nil || f.Advance == nil {
+		t.Fatal("Fixture.Store or Fixture.Advance is nil: every fixture needs both")
+	}
+	return &suite[Tx]{T: t, Fixture: f, oneWriter: h.OneWriter, unseen: h.Unseen, ctx: ctx}
 }
 
 // stores returns the store and, where there is one, its replica.
