@@ -179,9 +179,9 @@ func (c *completion) refusal(cancelled *types.TransactionCanceledException, err 
 	first := len(c.items()) - len(c.writes)
 	for i, r := range cancelled.CancellationReasons {
 		if i >= first && !c.mayPass([]types.CancellationReason{r}) {
-			return &RefusedError{
+			return &idempotency.CommitError{Err: &RefusedError{
 				Index: i - first, Code: aws.ToString(r.Code), Message: aws.ToString(r.Message), Item: r.Item, Err: err,
-			}
+			}}
 		}
 	}
 	if len(cancelled.CancellationReasons) == 0 {

@@ -18,7 +18,8 @@ var (
 )
 
 // RefusedError says that DynamoDB refused a queued write. Nothing of its run is
-// kept and the key is free. It wraps what the client returned.
+// kept and the key is free. It comes in an [*idempotency.CommitError], and wraps
+// what the client returned.
 type RefusedError struct {
 	// Index counts the queued writes from 0.
 	Index int
@@ -34,7 +35,11 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("dynamostore: queued write %d was refused, and nothing is kept: %s: %s", e.Index, e.Code, e.Message)
+	s := fmt.Sprintf("dynamostore: queued write %d was refused, and nothing is kept: %s", e.Index, e.Code)
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	return s
 }
 
 // Unwrap returns the client's error.

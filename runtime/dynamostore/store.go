@@ -30,7 +30,7 @@ var (
 // makes one.
 //
 // If DynamoDB refuses a queued write, nothing is kept, the key is free, and
-// Execute returns a [*RefusedError]. If the claim was lost while work ran,
+// Execute returns a [*RefusedError] in an [*idempotency.CommitError]. If the claim was lost while work ran,
 // nothing is kept either: the error matches [idempotency.ErrUnavailable] and
 // [idempotency.ErrLeaseLost], and another attempt may be at work. An error that
 // matches [idempotency.ErrOutcomeUnknown] and [idempotency.ErrLeaseLost] says

@@ -130,6 +130,9 @@ func TestConditionOfWork(t *testing.T) {
 				if !errors.As(err, &refused) || refused.Index != 1 || refused.Code != "ConditionalCheckFailed" {
 					t.Errorf("%s: %v, want the refusal of write 1", name, err)
 				}
+				if commit := new(idempotency.CommitError); !errors.As(err, &commit) {
+					t.Errorf("%s: %T, want it to be handed to the server's error handler", name, err)
+				}
 				if cancelled := new(types.TransactionCanceledException); !errors.As(err, &cancelled) {
 					t.Errorf("%s: %v does not wrap the client's error", name, err)
 				}

@@ -45,8 +45,8 @@
 // The [Key] of their operation: generated packages have functions that make one,
 // which are [NewKey] and [ParseKey], and for constants there is [MustParseKey].
 // [Derive] and [DeriveUUID] make keys for what a handler asks of other systems.
-// Errors are an [*Error], which the variables that begin with Err match, and of
-// a generated client a [*CallError].
+// Errors are an [*Error], which the variables that begin with Err match, or a
+// [*CommitError], and of a generated client a [*CallError].
 //
 // # What the authors of stores need
 //

@@ -211,7 +211,8 @@ func limitOf(err error) (limit int64, ok bool) {
 // Run claims the key of the attempt that ServeHTTP has put into ctx, runs work
 // in a transaction and stores the answer that visit writes, or answers what is
 // stored. Refusals come back as an [Answer] too. An error is the handler's
-// own, as it returned it, for the server's own error handler; or it says that
+// own, as it returned it, or a [*CommitError], for the server's own error
+// handler; or it says that
 // ctx carries no attempt of op, because the request did not come through
 // ServeHTTP.
 func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context.Context, tx Tx, call *Call) (Visit, error)) (*Answer, error) {
@@ -240,6 +241,10 @@ func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context
 	if own := handlersOwn(err); own != nil && own == a.failed {
 		call.report(OutcomeReleased, own.err)
 		return nil, own.err
+	}
+	if refused := new(CommitError); errors.As(err, &refused) {
+		call.report(OutcomeReleased, err)
+		return nil, err
 	}
 	refusal := asRefusal(err)
 	call.fail(refusal)

@@ -793,6 +793,29 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
+// What the database refuses at the commit is an answer of the API's own, as if
+// the handler had returned it; where handlers write their answers themselves
+// there is nobody to give it, and the cause is not sent.
+func TestCommitIsRefused(t *testing.T) {
+	t.Parallel()
+	refused := &idempotency.CommitError{Err: errors.New("sold out")}
+	s := serveOn(t, failing{fmt.Errorf("wrapped: %w", refused)}, payOperation, answers(201, "{}"))
+	if r := s.send(t, `{}`); r.status != http.StatusTeapot || !strings.Contains(r.body, "sold out") {
+		t.Errorf("strict: %+v", r)
+	}
+	if o := s.outcome(t); o != idempotency.OutcomeReleased {
+		t.Errorf("outcome %s", o)
+	}
+	edge := idempotency.NewEdge[struct{}](failing{refused}, idempotency.Unscoped)
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", "/pay", strings.NewReader("{}"))
+	r.Header.Set("Idempotency-Key", "k")
+	err := edge.Handle(w, r, &payOperation, nil, func(w http.ResponseWriter, _ *http.Request, _ struct{}, _ *idempotency.Call) error { return nil })
+	if err != nil || w.Code != 500 || strings.Contains(w.Body.String(), "sold out") {
+		t.Errorf("plain: %v, %d %s", err, w.Code, w.Body)
+	}
+}
+
 // A caller without a key is told what is true without one: no text speaks of its
 // key, and what nobody can find out is not to be sent again.
 func TestStoreErrorsWithoutKey(t *testing.T) {

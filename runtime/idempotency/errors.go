@@ -75,5 +75,18 @@ var (
 	ErrOutcomeUnknown error = &Error{Code: CodeOutcomeUnknown}
 )
 
+// CommitError says that the database refused at the commit what work had
+// written, such as by a deferred constraint or by the condition of a queued
+// write. Nothing is kept and the key is free. A generated server hands it to its
+// error handler, as if the handler had returned it.
+type CommitError struct {
+	Err error // the database's, as its client returns it
+}
+
+func (e *CommitError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the database's error.
+func (e *CommitError) Unwrap() error { return e.Err }
+
 // ErrNotFound is returned by [Keeper] and [Lister] for an identity that has no record.
 var ErrNotFound = errors.New("idempotency: no record for this scope, operation and key")

@@ -25,7 +25,8 @@ type Store[Tx any] interface {
 	// failure or a deadlock runs work again in a new transaction, at most
 	// three times in all, unless work has called [NoRerun].
 	//
-	// Other errors are an [*Error] and match one of these with errors.Is:
+	// A [*CommitError] says that the database refused work's effects at the
+	// commit. Other errors are an [*Error] and match one of these with errors.Is:
 	//   - [ErrInFlight]: another attempt holds the claim.
 	//   - [ErrMismatch]: the key is stored with another fingerprint.
 	//   - [ErrExpired]: nothing is stored and the key is older than its retention.

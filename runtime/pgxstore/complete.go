@@ -59,7 +59,7 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 	case isConflict(err), isUnprepared(err):
 		return idempotency.Result{}, &conflict{err}
 	case done == len(statements)-1:
-		return idempotency.Result{}, fmt.Errorf("pgxstore: commit: %w", err) // a deferred constraint of work's tables
+		return idempotency.Result{}, commitError(err)
 	case state(err) == stateUnique:
 		return idempotency.Result{}, &conflict{err} // another attempt has completed first
 	case state(err) == stateNotNull:
@@ -112,7 +112,13 @@ func (a *attempt) commit() error {
 	case isConflict(err), isUnprepared(err):
 		return (&conflict{err}).final()
 	}
-	return fmt.Errorf("pgxstore: commit: %w", err)
+	return commitError(err)
+}
+
+// commitError is that of a COMMIT which the server refuses, such as for a
+// deferred constraint of work's tables.
+func commitError(err error) error {
+	return &idempotency.CommitError{Err: fmt.Errorf("pgxstore: commit: %w", err)}
 }
 
 // resolvePause is the time between two looks at a COMMIT's fate.

@@ -357,6 +357,9 @@ func TestViolationsOfWorksTables(t *testing.T) {
 		if !errors.As(err, &pg) || pg.Code != "23505" || errors.As(err, &refusal) || runs != 1 {
 			t.Errorf("%s: %d runs, %v", table, runs, err)
 		}
+		if refused := new(idempotency.CommitError); errors.As(err, &refused) != (table == "later") {
+			t.Errorf("%s: %T", table, err)
+		}
 		if n := effects(t, pool, table); n != 0 {
 			t.Errorf("%s: %d effects", table, n)
 		}

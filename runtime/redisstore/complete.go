@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/idemgen/idemgen/runtime/idempotency"
 	"github.com/idemgen/idemgen/runtime/internal/heartbeat"
 )
 
@@ -99,7 +100,9 @@ func (c *completion) judge(answer []any, replicas, wanted int, uncertain bool) e
 	case state == "lost":
 		return unavailable("the claim was lost while the handler ran; nothing was kept", heartbeat.ErrLost)
 	case state == "failed" && len(rest) == 2:
-		return fmt.Errorf("redisstore: the queued %s failed, and nothing is kept: %w", c.command(rest[0]), serverError(fmt.Sprint(rest[1])))
+		return &idempotency.CommitError{
+			Err: fmt.Errorf("redisstore: the queued %s failed, and nothing is kept: %w", c.command(rest[0]), serverError(fmt.Sprint(rest[1]))),
+		}
 	}
 	return errDamaged(fmt.Sprintf("the completion was answered %.64q", answer))
 }

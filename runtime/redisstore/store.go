@@ -32,7 +32,7 @@ var (
 // makes one.
 //
 // If a queued command fails, nothing is kept, the key is free, and Execute
-// returns an error that wraps the server's and is no [*idempotency.Error]. If
+// returns an [*idempotency.CommitError] that wraps the server's error. If
 // the claim was lost while work ran, nothing is kept either: the error matches
 // [idempotency.ErrUnavailable] and [idempotency.ErrLeaseLost], and another
 // attempt may be at work. An error that matches [idempotency.ErrOutcomeUnknown]

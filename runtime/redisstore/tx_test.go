@@ -103,8 +103,7 @@ func TestFailedCommandUndoesAll(t *testing.T) {
 					writes(q)
 				}
 			})
-			var refused *idempotency.Error
-			if err == nil || errors.As(err, &refused) {
+			if refused := new(idempotency.CommitError); !errors.As(err, &refused) {
 				t.Errorf("%s: %v, want the command's error", name, err)
 			}
 			if name == "WRONGTYPE" && (!redis.HasErrorPrefix(err, "WRONGTYPE") || !strings.Contains(err.Error(), "LPUSH")) {

@@ -129,11 +129,15 @@ func (s *Store) complete(ctx context.Context, a *attempt, k key, req idempotency
 	case conflict:
 		return idempotency.Result{}, &lostError{err}
 	case refused, taken: // such as by a deferred constraint of work's own tables
-		return idempotency.Result{}, fmt.Errorf("sqlstore: commit: %w", err)
+		return idempotency.Result{}, commitError(err)
 	default:
 		a.end(s.finishTimeout) // what is left of it must not stand in the way
 		return s.resolve(ctx, k, req, resp, err)
 	}
+}
+
+func commitError(err error) error {
+	return &idempotency.CommitError{Err: fmt.Errorf("sqlstore: commit: %w", err)}
 }
 
 // failed says what to answer when work was done and cannot be completed.
@@ -181,7 +185,7 @@ func (s *Store) Transact(ctx context.Context, work idempotency.Work[*sql.Tx]) (i
 	case conflict:
 		return idempotency.Response{}, unavailable(err)
 	case refused, taken:
-		return idempotency.Response{}, fmt.Errorf("sqlstore: commit: %w", err)
+		return idempotency.Response{}, commitError(err)
 	default:
 		return idempotency.Response{}, outcomeUnknown(err)
 	}
