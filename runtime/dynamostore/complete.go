@@ -154,6 +154,8 @@ func (c *completion) judge(err error) (verdict, error) {
 		return again, err
 	case isCode(err, "TransactionInProgressException"), !isRefusal(err):
 		return unknown, err
+	case isUnknownOperation(err):
+		return refused, fmt.Errorf("dynamostore: what serves the table has no TransactWriteItems, which queued writes need; nothing is kept: %w", err)
 	case len(c.writes) == 0:
 		return refused, unavailable("the answer could not be stored; nothing was kept", err)
 	}

@@ -77,15 +77,19 @@
 // to live in the attribute "ttl". [New] verifies it. Expired records are
 // deleted by DynamoDB within days, at no cost, and are not replayed meanwhile;
 // there is nothing to sweep. An item holds scope, operation and key readably.
-// No queued write may touch the table.
+// No queued write may touch the table. Give it to nothing else: DynamoDB deletes by
+// "ttl" whatever has such an attribute.
 //
 // The client needs the permissions dynamodb:DescribeTable,
 // DescribeTimeToLive, GetItem, PutItem, UpdateItem and DeleteItem on the table,
 // and what the queued writes need on theirs; for [Store.List] and [Store.Stats]
-// dynamodb:Scan as well.
+// dynamodb:Scan as well. [CreateTable] needs CreateTable, DescribeTable,
+// DescribeTimeToLive and UpdateTimeToLive, and Scan where the table is there
+// without a time to live.
 //
 // Tests run on two emulators, dynalite 4.0 and kumo 0.33, and on the service
-// where an environment variable names it. With DynamoDB itself a retry of a
+// where an environment variable names it. Dynalite has no time to live, see
+// [WithoutTTL], and no transactions: requests that queue writes fail there. With DynamoDB itself a retry of a
 // transaction is recognised by its ClientRequestToken; the store does not
 // rely on it, except in [Store.Transact].
 package dynamostore

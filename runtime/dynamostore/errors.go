@@ -99,6 +99,10 @@ func isCode(err error, codes ...string) bool {
 	return false
 }
 
+// isUnknownOperation reports whether what answered does not know the operation, as
+// emulators do.
+func isUnknownOperation(err error) bool { return isCode(err, "UnknownOperationException") }
+
 // isConflict reports whether err is the answer to a request that was not carried
 // out since another one was under way, or for lack of capacity.
 func isConflict(err error) bool {

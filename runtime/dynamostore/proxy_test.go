@@ -32,6 +32,7 @@ const (
 	deny                     // it is refused, since the user has no permission
 	decline                  // it is refused, since the claim's condition does not hold
 	declineWrite             // it is refused, since a queued write's condition does not hold
+	misread                  // it is answered by an emulator that does not know the operation
 )
 
 // errorsOf are the answers that stand for some fates.
@@ -41,6 +42,7 @@ var errorsOf = map[fate]string{
 	progress: `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionInProgressException","Message":"in progress"}`,
 	deny:     `{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"no"}`,
 	decline:  `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","message":"The conditional request failed"}`,
+	misread:  `{"__type":"com.amazon.coral.service#UnknownOperationException"}`,
 	expire:   `{"__type":"com.amazon.coral.service#ExpiredTokenException","message":"expired"}`,
 }
 

@@ -47,11 +47,11 @@ func TestNewRefuses(t *testing.T) {
 		change func(*dynamodb.CreateTableInput) // of the table; nil makes none
 		want   []string
 	}{
-		{"missing", nil, []string{"there is no table", "CreateTable"}},
-		{"another key", withKey(types.ScalarAttributeTypeS, "pk"), []string{`partition key "id"`}},
-		{"binary key", withKey(types.ScalarAttributeTypeB, "id"), []string{`type S`}},
-		{"sort key", withKey(types.ScalarAttributeTypeS, "id", "sk"), []string{`no sort key`}},
-		{"no time to live", func(*dynamodb.CreateTableInput) {}, []string{"for ever", "WithoutTTL"}},
+		{"missing", nil, []string{"there is no table", region(), *client.Options().BaseEndpoint, "CreateTable", "idemctl schema -store dynamodb -table idemgen-test-"}},
+		{"another key", withKey(types.ScalarAttributeTypeS, "pk"), []string{`partition key "id"`, "another name"}},
+		{"binary key", withKey(types.ScalarAttributeTypeB, "id"), []string{`type S`, "another name"}},
+		{"sort key", withKey(types.ScalarAttributeTypeS, "id", "sk"), []string{`no sort key`, "another name"}},
+		{"no time to live", func(*dynamodb.CreateTableInput) {}, []string{"for ever", "WithoutTTL", "nothing but records", "update-time-to-live --table-name idemgen-test-"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +67,7 @@ func TestNewRefuses(t *testing.T) {
 				}
 			}
 			_, err := dynamostore.New(t.Context(), client, table)
-			for _, want := range append(c.want, "idemctl schema -store dynamodb -table "+table) {
+			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %q", err, want)
 				}
@@ -94,10 +94,10 @@ func TestNewRefuses(t *testing.T) {
 // look at.
 func TestNewIsNotAnswered(t *testing.T) {
 	t.Parallel()
-	refusing := func(code string) func(*testing.T) string {
+	refusing := func(operation string, f fate) func(*testing.T) string {
 		return func(t *testing.T) string {
 			p := newProxy(t, dynalite.url(t))
-			p.on("DescribeTable", map[string]fate{"ExpiredTokenException": expire, "AccessDeniedException": deny}[code], 10)
+			p.on(operation, f, 10)
 			return p.URL
 		}
 	}
@@ -113,9 +113,11 @@ func TestNewIsNotAnswered(t *testing.T) {
 				return aws.Credentials{}, errors.New("none found")
 			})
 		}, []string{"none found", "credentials"}},
-		{"no region", func(t *testing.T) string { return dynalite.url(t) }, func(o *dynamodb.Options) { o.Region, o.BaseEndpoint = "", nil }, []string{"its region"}},
-		{"expired credentials", refusing("ExpiredTokenException"), nil, []string{"refuses the client", "its credentials"}},
-		{"no permission", refusing("AccessDeniedException"), nil, []string{"lack a permission"}},
+		{"no region", func(t *testing.T) string { return dynalite.url(t) }, func(o *dynamodb.Options) { o.Region, o.BaseEndpoint = "", nil }, []string{"set AWS_REGION"}},
+		{"expired credentials", refusing("DescribeTable", expire), nil, []string{"refuses the client", "its credentials"}},
+		{"no permission", refusing("DescribeTable", deny), nil, []string{"lack a permission"}},
+		{"no time to live known", refusing("DescribeTimeToLive", misread), nil, []string{"dynamostore: give New the option WithoutTTL"}},
+		{"no permission to look at the time to live", refusing("DescribeTimeToLive", deny), nil, []string{"lack a permission"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -123,8 +125,9 @@ func TestNewIsNotAnswered(t *testing.T) {
 			if c.change != nil {
 				client = newClient(c.url(t), once, c.change)
 			}
-			_, err := dynamostore.New(t.Context(), client, "some-table")
-			for _, want := range append(c.want, "some-table") {
+			table := dynalite.table(t)
+			_, err := dynamostore.New(t.Context(), client, table)
+			for _, want := range append(c.want, table) {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %q", err, want)
 				}
@@ -154,6 +157,95 @@ func TestCreateTable(t *testing.T) {
 			wg.Wait()
 			if err := dynamostore.CreateTable(t.Context(), client, table); err != nil {
 				t.Error(err)
+			}
+			if _, err := dynamostore.New(t.Context(), client, table); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// CreateTable leaves a table alone that is not, or may not be, the store's: DynamoDB
+// would delete its items. New says that it is not, and names no command that
+// would do the same.
+func TestCreateTableKeepsOthers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, key, ttl string
+		filled         bool
+		want           string
+	}{
+		{"another key", "pk", "", false, `partition key "id"`},
+		{"items", "id", "", true, "nothing but records"},
+		{"time to live elsewhere", "id", "ends", false, `in the attribute "ends"`},
+	} {
+		for _, s := range transactional {
+			t.Run(c.name+s.name, func(t *testing.T) {
+				t.Parallel()
+				client := newClient(s.url(t))
+				table := temporary(t, client)
+				in := dynamostore.TableInput(table)
+				in.AttributeDefinitions[0].AttributeName, in.KeySchema[0].AttributeName = &c.key, &c.key
+				if _, err := client.CreateTable(t.Context(), in); err != nil {
+					t.Fatal(err)
+				}
+				if err := ready(t.Context(), client, table); err != nil {
+					t.Fatal(err)
+				}
+				if c.filled {
+					_, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: item{c.key: text("4711"), "ttl": number(1)}})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.ttl != "" {
+					_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+						TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &c.ttl, Enabled: aws.Bool(true)},
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := dynamostore.CreateTable(t.Context(), client, table)
+				_, errNew := dynamostore.New(t.Context(), client, table)
+				for _, err := range []error{err, errNew} {
+					if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "another name") || strings.Contains(err.Error(), "idemctl") {
+						t.Errorf("%v, want %q, another name and no idemctl", err, c.want)
+					}
+				}
+				out, err := client.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ttl := out.TimeToLiveDescription; aws.ToString(ttl.AttributeName) != c.ttl {
+					t.Errorf("the time to live is %s in %q", ttl.TimeToLiveStatus, aws.ToString(ttl.AttributeName))
+				}
+			})
+		}
+	}
+}
+
+// A table that was created by other means, and is empty, gets its time to live. An
+// emulator that has none is reported with the option for it.
+func TestCreateTableTurnsTTLOn(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			client := newClient(s.url(t))
+			table := temporary(t, client)
+			if _, err := client.CreateTable(t.Context(), dynamostore.TableInput(table)); err != nil {
+				t.Fatal(err)
+			}
+			err := dynamostore.CreateTable(t.Context(), client, table)
+			if !s.ttl {
+				if err == nil || !strings.HasPrefix(err.Error(), "dynamostore: give New the option WithoutTTL") {
+					t.Errorf("%v, want WithoutTTL", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
 			}
 			if _, err := dynamostore.New(t.Context(), client, table); err != nil {
 				t.Error(err)

@@ -26,6 +26,28 @@ func put(table, label string, more ...string) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{TableName: aws.String(table), Item: i}}
 }
 
+// An emulator without transactions is named as the reason why nothing is kept.
+func TestNoTransactions(t *testing.T) {
+	t.Parallel()
+	store := dynalite.open(t, newClient(dynalite.url(t)))
+	business := dynalite.business(t)
+	work := func(_ context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
+		return created("paid"), tx.Queue(increment(business, "label"))
+	}
+	_, err := store.Execute(t.Context(), request("k"), work)
+	_, errWithout := store.Transact(t.Context(), work)
+	for _, err := range []error{err, errWithout} {
+		if err == nil || !strings.Contains(err.Error(), "has no TransactWriteItems") {
+			t.Errorf("%v, want it to name TransactWriteItems", err)
+		}
+	}
+	if res, err := store.Execute(t.Context(), request("k"), func(context.Context, *dynamostore.Tx) (idempotency.Response, error) {
+		return created("nothing queued"), nil
+	}); err != nil || res.Replayed {
+		t.Errorf("the key is not free: %+v, %v", res, err)
+	}
+}
+
 // What no transaction takes is refused when it is queued, and nothing of the run
 // is kept, even if work goes on.
 func TestQueueRefuses(t *testing.T) {

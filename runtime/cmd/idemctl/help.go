@@ -42,7 +42,8 @@ refused or not confirmed; 2 wrong usage, interrupted, or the store failed.
 
 const storeFlags = `
   -store URL      the store; the default is $IDEMCTL_STORE
-  -table NAME     the table of a SQL store; the default is idempotency_records
+  -table NAME     the table of a SQL store; the default is idempotency_records, and
+                  idempotency on DynamoDB
   -json           print JSON for scripts, times in UTC
   -timeout D      give up after D; the default is 30s, 0 never
 `
@@ -58,7 +59,8 @@ Prints what creates the table: SQL, commands of the AWS CLI, or for Redis, where
 there is nothing to create, the settings that the server needs.
 
   -store KIND     which store
-  -table NAME     the table's name; the default is idempotency_records
+  -table NAME     the table's name; the default is idempotency_records, and
+                  idempotency on DynamoDB
   -partitioned    PostgreSQL: partitioned by the time of UUIDv7 keys
 `
 

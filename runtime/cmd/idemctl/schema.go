@@ -71,16 +71,17 @@ func sqlSchema(d sqlstore.Dialect, table string) (string, error) {
 // dynamoTable is what DynamoDB takes as a table's name.
 var dynamoTable = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
 
-// dynamoSchema is what dynamostore.CreateTable does, as commands.
+// dynamoSchema is what dynamostore.CreateTable does, as commands. They touch no table
+// that is there: time to live would delete items of one that holds something else.
 func dynamoSchema(table string) (string, error) {
 	if table == "" {
-		table = "idempotency_records"
+		table = "idempotency"
 	}
 	if !dynamoTable.MatchString(table) {
 		return "", misuse("-table: %q cannot be a table's name: use 3 to 255 letters, digits, _, - and .", table)
 	}
-	return fmt.Sprintf(`aws dynamodb create-table --table-name %[1]s --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST
-aws dynamodb wait table-exists --table-name %[1]s
+	return fmt.Sprintf(`aws dynamodb create-table --table-name %[1]s --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST &&
+aws dynamodb wait table-exists --table-name %[1]s &&
 aws dynamodb update-time-to-live --table-name %[1]s --time-to-live-specification Enabled=true,AttributeName=ttl
 `, table), nil
 }

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,7 +226,7 @@ func liveStores() []liveStore {
 				}),
 			})
 			create := must(t, exitDone, "", "schema", "-store", "dynamodb", "-table", table)
-			if !strings.Contains(create, "create-table --table-name "+table+" --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST\n") {
+			if !strings.Contains(create, "create-table --table-name "+table+" --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST &&\n") {
 				t.Fatalf("schema prints\n%s", create)
 			}
 			_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
@@ -284,4 +287,46 @@ func sqlOpen(t *testing.T, driver, dsn string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+// The commands for DynamoDB make a table and leave one alone that is there, whose
+// items a time to live would delete. Without -table it is the one of the docs.
+func TestSchemaOfDynamoDB(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		create string // what the AWS CLI exits with
+		want   []string
+	}{
+		"made":  {"0", []string{"create-table", "wait", "update-time-to-live"}},
+		"there": {"254", []string{"create-table"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			program := "#!/bin/sh\necho \"$@\" >> " + dir + "/called\n[ \"$2\" != create-table ] || exit " + c.create + "\n"
+			if err := os.WriteFile(filepath.Join(dir, "aws"), []byte(program), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			sh := exec.CommandContext(t.Context(), "sh")
+			sh.Env = []string{"PATH=" + dir}
+			sh.Stdin = strings.NewReader(must(t, exitDone, "", "schema", "-store", "dynamodb"))
+			if out, err := sh.CombinedOutput(); (err != nil) != (c.create != "0") {
+				t.Errorf("%v: %s", err, out)
+			}
+			called, err := os.ReadFile(filepath.Join(dir, "called"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for line := range strings.Lines(string(called)) {
+				if !strings.Contains(line, " --table-name idempotency") {
+					t.Errorf("of another table: %s", line)
+				}
+				got = append(got, strings.Fields(line)[1])
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("called %q, want %q", got, c.want)
+			}
+		})
+	}
 }
