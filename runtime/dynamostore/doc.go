@@ -58,7 +58,8 @@
 // The limits of TransactWriteItems hold: 100 items, of which the answer is one,
 // 4 MB in all, and no item twice. What is over them is refused before anything
 // is written. So is an answer of more than 350 KB, headers included, since an
-// item has at most 400 KB.
+// item has at most 400 KB. Scope, operation and key may have 48 KB together, in
+// valid UTF-8; a request with others is refused before it runs.
 //
 // Queued writes may have conditions. One that does not hold is a
 // [*RefusedError]: nothing is kept and the key is free. Conditions are what makes

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -41,11 +42,12 @@ func newConfig(opts []Option) (config, error) {
 }
 
 // WithPrefix begins the value of each record's partition key, so that services
-// can share a table. It has at most 64 bytes. The default is empty.
+// can share a table. It has at most 64 bytes, in valid UTF-8. The default is
+// empty.
 func WithPrefix(prefix string) Option {
 	return func(cfg *config) error {
-		if len(prefix) > 64 {
-			return fmt.Errorf("dynamostore: WithPrefix: %q has more than 64 bytes", prefix)
+		if len(prefix) > 64 || !utf8.ValidString(prefix) {
+			return fmt.Errorf("dynamostore: WithPrefix: %q is not at most 64 bytes of valid UTF-8", prefix)
 		}
 		cfg.prefix = prefix
 		return nil

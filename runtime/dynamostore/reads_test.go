@@ -148,3 +148,31 @@ func TestDamagedRecord(t *testing.T) {
 		})
 	}
 }
+
+// The largest answer fits beside the longest scope, operation and key that are
+// taken.
+//
+// Covers RSP-08.
+func TestLargestItem(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			store := s.open(t, newClient(s.url(t)), dynamostore.WithPrefix(strings.Repeat("x", 64)))
+			req := request(strings.Repeat("k", 255))
+			req.Operation = strings.Repeat("o", 255)
+			req.Scope = strings.Repeat("s", dynamostore.MaxIdentity-2*255)
+			large := idempotency.Response{Status: http.StatusOK, Body: make([]byte, dynamostore.MaxAnswer)}
+			for _, replayed := range []bool{false, true} {
+				res, err := store.Execute(t.Context(), req, func(context.Context, *dynamostore.Tx) (idempotency.Response, error) { return large, nil })
+				if err != nil || res.Replayed != replayed || !bytes.Equal(res.Body, large.Body) {
+					t.Fatalf("Replayed %v, %d bytes, %v", res.Replayed, len(res.Body), err)
+				}
+			}
+			req.Scope += "s"
+			if _, err := store.Execute(t.Context(), req, never(t)); err == nil || !strings.Contains(err.Error(), "can be stored") {
+				t.Errorf("one byte more: %v, want it refused", err)
+			}
+		})
+	}
+}

@@ -76,6 +76,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for name, opt := range map[string]dynamostore.Option{
 		"WithPrefix":        dynamostore.WithPrefix(strings.Repeat("x", 65)),
+		"WithPrefix:":       dynamostore.WithPrefix("no text \xff"),
 		"WithLease":         dynamostore.WithLease(time.Second, time.Millisecond),
 		"WithClockSkew":     dynamostore.WithClockSkew(-1),
 		"WithClaimTimeout":  dynamostore.WithClaimTimeout(0),

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -133,8 +134,22 @@ func (t *Tx) run(ctx context.Context, work idempotency.Work[*Tx]) (resp idempote
 // maxRetention keeps times within what everybody can count.
 const maxRetention = 100 * 365 * 24 * time.Hour
 
+// maxIdentity is the most bytes that scope, operation and key may have, so that
+// the largest answer fits into the same item.
+const maxIdentity = maxItem - maxAnswer - (2 << 10)
+
 // check refuses requests that cannot be served.
 func check(ctx context.Context, req idempotency.Request) error {
+	size := 0
+	for _, s := range []string{req.Scope, req.Operation, req.Key} {
+		if !utf8.ValidString(s) { // the client would change it
+			return fmt.Errorf("dynamostore: %.64q: scope, operation and key are stored as strings, and one of them is not valid UTF-8", req.Operation)
+		}
+		size += len(s)
+	}
+	if size > maxIdentity {
+		return fmt.Errorf("dynamostore: %.64q: scope, operation and key have %d bytes, and %d can be stored", req.Operation, size, maxIdentity)
+	}
 	if req.Retention <= 0 || req.Retention > maxRetention {
 		return fmt.Errorf("dynamostore: %s: the retention is %v; it must be positive and at most 100 years", req.Operation, req.Retention)
 	}

@@ -42,7 +42,7 @@ func (s *Store) place(id idempotency.Identity) (tag, key string, err error) {
 	}
 	tag = s.cfg.hashTag(id)
 	if tag == "" || strings.Contains(tag, "}") {
-		return "", "", fmt.Errorf("redisstore: %s: the function given to WithHashTag returned %q: a hash tag is not empty and has no closing brace", id.Operation, tag)
+		return "", "", fmt.Errorf("redisstore: %s: the function given to WithHashTag returned %.64q: a hash tag is not empty and has no closing brace", id.Operation, tag)
 	}
 	return tag, s.cfg.prefix + "{" + tag + "}:" + name, nil
 }

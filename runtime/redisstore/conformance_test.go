@@ -137,9 +137,10 @@ func queue(f func(ctx context.Context, tx *redisstore.Tx, p redis.Pipeliner)) fu
 	}
 }
 
-// TestConformance runs the suite on a single server, on a cluster whose masters
-// have replicas, on clients that would rather read from replicas, and with all
-// records of a tenant in one slot.
+// TestConformance runs the suite on a single server, also over one connection
+// and the older protocol, on a cluster whose masters have replicas, on clients
+// that would rather read from replicas, and with all records of a tenant in one
+// slot.
 //
 // Covers STO-03, STO-17, STO-20.
 func TestConformance(t *testing.T) {
@@ -151,8 +152,8 @@ func TestConformance(t *testing.T) {
 		opts []redisstore.Option
 	}{
 		{name: "Single", open: newSingle},
-		{name: "OneConnection", open: func(t testing.TB) redis.UniversalClient {
-			return newClient(t, testenv.Redis(t), func(o *redis.Options) { o.PoolSize = 1 })
+		{name: "OneConnectionRESP2", open: func(t testing.TB) redis.UniversalClient {
+			return newClient(t, testenv.Redis(t), func(o *redis.Options) { o.PoolSize, o.Protocol = 1, 2 })
 		}},
 		{name: "Cluster", open: newCluster},
 		{name: "ClusterReadingReplicas", open: func(t testing.TB) redis.UniversalClient {

@@ -464,9 +464,8 @@ func TestUnknownOutcome(t *testing.T) {
 	}{{"Stored", loseAnswer, true}, {"NotStored", cut, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			direct := newSingle(t)
-			p := newProxy(t, testenv.Redis(t))
-			s := newStore(t, newClient(t, p.addr, once), redisstore.WithFinishTimeout(200*time.Millisecond), redisstore.WithLease(3*time.Second, time.Minute))
+			p, client, direct := routes[1].open(t)
+			s := newStore(t, client, redisstore.WithFinishTimeout(200*time.Millisecond), redisstore.WithLease(3*time.Second, time.Minute))
 			label := prefixOf(t)
 			p.on(script(t, "complete"), c.fate, 1000)
 			if _, err := s.Execute(t.Context(), request("k"), pay(label, "first")); !errors.Is(err, idempotency.ErrOutcomeUnknown) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -251,6 +252,41 @@ func identityIsExact[Tx any](s *suite[Tx]) {
 
 func answerOf(id idempotency.Identity) string {
 	return strings.Join([]string{id.Scope, id.Operation, id.Key}, "|")
+}
+
+// A scope, an operation or a key of bytes that are no text, or that some
+// databases do not take in one, is kept as it is; or it is refused each time, and
+// nothing is done.
+//
+// Covers SEC-01.
+func identityOfAnyBytes[Tx any](s *suite[Tx]) {
+	req := request("")
+	for _, odd := range []string{"a\x00b", "\x00", "\xff", "\xfe", "\xc3\x28", "\xed\xa0\x80"} {
+		for _, id := range []idempotency.Identity{
+			{Scope: odd, Operation: "createPayment", Key: "k"},
+			{Scope: "tenant", Operation: odd, Key: "k"},
+			{Scope: "tenant", Operation: "createPayment", Key: odd},
+		} {
+			req.Identity = id
+			label := strconv.Quote(answerOf(id))
+			res, err := s.Store.Execute(s.ctx, req, s.work(answer(label)))
+			if err == nil {
+				s.same(res.Response, answer(label))
+				s.replays(s.Store, req, answer(label))
+				s.wantEffects(label, 1)
+				continue
+			}
+			for range 2 {
+				if errors.Is(err, idempotency.ErrMismatch) || errors.Is(err, idempotency.ErrInFlight) || errors.Is(err, idempotency.ErrOutcomeUnknown) {
+					s.Errorf("%s: %v, want it kept or refused", label, err)
+				}
+				if _, err = s.Store.Execute(s.ctx, req, s.work(answer(label))); err == nil {
+					s.Errorf("%s: refused, and then executed", label)
+				}
+			}
+			s.wantEffects(label, 0)
+		}
+	}
 }
 
 // The longest key works together with the longest operation and a long scope.

@@ -33,6 +33,7 @@ var flaws = map[string][]string{
 	"folds the case of keys":                 {"IdentityIsExact"},
 	"trims keys":                             {"IdentityIsExact"},
 	"joins without lengths":                  {"IdentityIsExact"},
+	"replaces what is no text":               {"IdentityOfAnyBytes"},
 	"cuts long scopes":                       {"LongestIdentity"},
 	"keeps the first operation's retention":  {"OptionsBelongToOperation"},
 	"wraps the error of work":                {"ErrorFreesKey"},

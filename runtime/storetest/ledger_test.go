@@ -138,6 +138,8 @@ func (s *ledgerStore) identity(id idempotency.Identity) idempotency.Identity {
 		id.Key = strings.ToLower(id.Key)
 	case "trims keys":
 		id.Key = strings.TrimSpace(id.Key)
+	case "replaces what is no text":
+		id.Key = strings.ToValidUTF8(id.Key, "\uFFFD")
 	case "cuts long scopes":
 		id.Scope = id.Scope[:min(len(id.Scope), 255)]
 	case "joins without lengths":

@@ -105,6 +105,7 @@ func Run[Tx any](t *testing.T, h Harness[Tx]) {
 		{"InFlight", inFlight[Tx]},
 		{"ReplicaSharesRecords", replicaSharesRecords[Tx]},
 		{"IdentityIsExact", identityIsExact[Tx]},
+		{"IdentityOfAnyBytes", identityOfAnyBytes[Tx]},
 		{"LongestIdentity", longestIdentity[Tx]},
 		{"NestedExecute", nestedExecute[Tx]},
 
