@@ -46,9 +46,10 @@ func TestSentinel(t *testing.T) {
 		strings.Replace(store, "=main", "=other", 1):        "sentinel",
 		strings.Replace(store, "protocol=2", "colour=2", 1): "colour",
 		store + "&route_randomly=true":                      "route_randomly",
+		"redis://127.0.0.1:1?sentinel=main":                 "sentinel", // which gives up before -timeout
 	} {
 		code, _, stderr := idemctl("", "list", "-store", wrong)
-		if code != exitFailed || !strings.Contains(stderr, says) || strings.Contains(stderr, "hunter") {
+		if code != exitFailed || !strings.Contains(stderr, says) || strings.Contains(stderr, "hunter") || strings.Contains(stderr, "-timeout") {
 			t.Errorf("%s: exit code %d, want a message with %q\n%s", wrong, code, says, stderr)
 		}
 	}

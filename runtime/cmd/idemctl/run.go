@@ -130,7 +130,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "idemctl: %s; idemctl help %s says more\n", redacted(err), name)
 	case ctx.Err() != nil:
 		fmt.Fprintf(stderr, "idemctl: interrupted: %s\n", redacted(err))
-	case errors.Is(err, context.DeadlineExceeded) && inv.timeout > 0 && !time.Now().Before(inv.until):
+	case inv.timeout > 0 && time.Now().After(inv.until): // drivers have errors of their own for that
 		fmt.Fprintf(stderr, "idemctl: not done within %v, see -timeout: %s\n", inv.timeout, redacted(err))
 	default:
 		fmt.Fprintf(stderr, "idemctl: %s\n", redacted(err))

@@ -630,7 +630,8 @@ func untilWaiting(t *testing.T, db *sql.DB) {
 	}
 }
 
-// An interrupt ends a command that waits for its store, with one line.
+// An interrupt ends a command that waits for its store, with one line, and so does
+// its time.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	store, dsn := sqlServers[0].empty(t)
@@ -642,6 +643,9 @@ func TestInterrupt(t *testing.T) {
 	defer func() { _ = tx.Rollback() }()
 	if _, err := tx.ExecContext(t.Context(), "LOCK TABLE idempotency_records"); err != nil {
 		t.Fatal(err)
+	}
+	if code, _, stderr := idemctl("", "stats", "-store", store, "-timeout", "500ms"); code != exitFailed || !strings.HasPrefix(stderr, "idemctl: not done within 500ms, see -timeout: ") {
+		t.Errorf("exit code %d\n%s", code, stderr)
 	}
 	cmd, stdout, stderr := process(t, "stats", "-store", store, "-timeout", "0")
 	untilWaiting(t, admin)
@@ -744,7 +748,7 @@ func TestInterruptedSweep(t *testing.T) {
 	if err := admin.QueryRowContext(t.Context(), "SELECT count(*) FROM idempotency_records").Scan(&left); err != nil {
 		t.Fatal(err)
 	}
-	done := fmt.Sprintf("idemctl: %d records deleted before this:\n", 3500-left)
+	done := fmt.Sprintf("idemctl: interrupted: %d records deleted before this: ", 3500-left)
 	if cmd.ProcessState.ExitCode() != exitFailed || !strings.HasPrefix(stderr.String(), done) || left == 0 || left == 3500 {
 		t.Errorf("%v, %d records left\n%s%s", err, left, stdout, stderr)
 	}

@@ -47,7 +47,7 @@ func (inv *invocation) sweepRecords(ctx context.Context) (int64, error) {
 	n, err := inv.records.Sweep(ctx)
 	quiet()
 	if err != nil && n > 0 {
-		fmt.Fprintf(inv.stderr, "idemctl: %s deleted before this:\n", count(n))
+		err = fmt.Errorf("%s deleted before this: %w", count(n), err)
 	}
 	return n, err
 }
