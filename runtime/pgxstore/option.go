@@ -181,9 +181,9 @@ func WithCodec(c idempotency.Codec) Option {
 // "Partitions" in the package's documentation. [Schema] and [Migrate] create it
 // so, and [New] refuses a table that is not. A partitioned table is recognized
 // without this option; what the option adds then is the width of the partitions
-// that [Store.Sweep] makes from now on, in whole hours. The default is a day. A
-// partition goes when its last record has expired, so take a width of about the
-// retention, or less.
+// that [Store.Sweep] makes from now on, in whole hours. The default is that of the
+// newest partition, or a day. A partition goes when its last record has expired,
+// so take a width of about the retention, or less.
 func WithPartitions(width time.Duration) Option {
 	return func(cfg *config) error {
 		if width < time.Hour || width%time.Hour != 0 {

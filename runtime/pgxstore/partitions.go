@@ -104,7 +104,8 @@ func (u *upkeep) briefly(ctx context.Context, tx pgx.Tx, statements ...string) e
 }
 
 // list returns the partitions of the table in order, the default one last, and the
-// server's time. It is an error if the default one has been taken away.
+// server's time. It is an error if the default one has been taken away. Where no
+// option says how wide partitions are to be, they are as wide as the newest.
 func (u *upkeep) list(ctx context.Context, tx pgx.Tx) (parts []partition, now int64, err error) {
 	if err := tx.QueryRow(ctx, "select (extract(epoch from now()) * 1000)::bigint", pgx.QueryExecModeExec).Scan(&now); err != nil {
 		return nil, 0, err
@@ -130,6 +131,13 @@ func (u *upkeep) list(ctx context.Context, tx pgx.Tx) (parts []partition, now in
 	slices.SortFunc(parts, func(a, b partition) int { return cmp.Compare(a.from, b.from) })
 	if err == nil && (len(parts) == 0 || parts[len(parts)-1].from != end) {
 		err = noDefault(u.table)
+	}
+	if !u.partitions {
+		for _, p := range parts {
+			if p.from > 0 && p.to < end {
+				u.width = time.Duration(p.to-p.from) * time.Millisecond
+			}
+		}
 	}
 	return parts, now, err
 }
@@ -173,14 +181,13 @@ func (u *upkeep) create(ctx context.Context, conn *pgx.Conn) error {
 	var done int64 // looked after up to here
 	for tried := 0; ; {
 		var next span
-		var now int64
-		width := u.width.Milliseconds()
+		var now, width int64
 		err := u.step(ctx, conn, func(tx pgx.Tx) error {
 			parts, t, err := u.list(ctx, tx)
 			if err != nil {
 				return err
 			}
-			now = t
+			now, width = t, u.width.Milliseconds()
 			start := now - now%width
 			if next = gap(parts, max(done, start), start+(ahead+1)*width, width); next.to == 0 {
 				return nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -319,6 +320,43 @@ func TestConvertTable(t *testing.T) {
 			wantReplay(t, s, key)
 		}
 		wantSwept(t, s, 0)
+	}
+	convert("partition.sql") // there and back as often as one likes
+}
+
+// A sweeper that is not told how wide partitions are makes them as wide as they
+// are, such as one of another program.
+func TestSweepKeepsTheWidth(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, testenv.Postgres(t))
+	if err := pgxstore.Migrate(t.Context(), pool, pgxstore.WithPartitions(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	bounds := func() (all []string) {
+		rows, err := pool.Query(t.Context(), "select pg_get_expr(relpartbound, oid) from pg_class where relispartition and relkind = 'r' order by 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	made := bounds()
+	newest := "idempotency_records" + time.Now().UTC().Truncate(time.Hour).Add(6*time.Hour).Format("_2006010215")
+	if _, err := pool.Exec(t.Context(), "drop table "+newest); err != nil {
+		t.Fatal(err)
+	}
+	wantSwept(t, newStore(t, pool), 0)
+	swept := bounds()
+	for _, bound := range made {
+		if !slices.Contains(swept, bound) {
+			t.Errorf("%s is not in %q", bound, swept)
+		}
+	}
+	if len(swept) > len(made)+1 { // an hour may have passed
+		t.Errorf("%q\nwere %q", swept, made)
 	}
 }
 
