@@ -120,7 +120,7 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 			if uncertain {
 				return true, outcomeUnknown(err)
 			}
-			return false, unavailable("the request met conflicts, or the table has too little capacity, for too long; nothing was kept", err)
+			return false, unavailable("the request met conflicts, too little capacity, or no DynamoDB, for too long; nothing was kept", err)
 		}
 		time.Sleep(rand.N(resendPause))
 	}
@@ -150,7 +150,7 @@ func (c *completion) judge(err error) (verdict, error) {
 		return again, err
 	case isCode(err, "ConditionalCheckFailedException"):
 		return refused, errLost
-	case isConflict(err):
+	case isConflict(err), isUnsent(err):
 		return again, err
 	case isCode(err, "TransactionInProgressException"), !isRefusal(err):
 		return unknown, err

@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
@@ -108,6 +109,12 @@ func isUnknownOperation(err error) bool { return isCode(err, "UnknownOperationEx
 func isConflict(err error) bool {
 	return isCode(err, "TransactionConflictException", "ThrottlingException", "ProvisionedThroughputExceededException",
 		"RequestLimitExceeded", "ReplicatedWriteConflictException")
+}
+
+// isUnsent reports whether no connection could be made for the request.
+func isUnsent(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial"
 }
 
 // isRefusal reports whether the service has answered that it does not carry the

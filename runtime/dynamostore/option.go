@@ -97,7 +97,8 @@ func WithClaimTimeout(d time.Duration) Option {
 // cancel. A completion whose answer is lost, or that has met a conflict, is sent
 // again until it is answered or three quarters of this time are over: then the
 // request is idempotency.ErrOutcomeUnknown, or idempotency.ErrUnavailable where
-// all were answered and nothing was kept. The default is 10 s.
+// nothing was kept for certain, since each was answered or found no connection.
+// The default is 10 s.
 func WithFinishTimeout(d time.Duration) Option {
 	return func(cfg *config) error { return positive("WithFinishTimeout", d, &cfg.finishTimeout) }
 }

@@ -603,6 +603,42 @@ func TestThrottledForTooLong(t *testing.T) {
 	}
 }
 
+// A service that nobody can connect to any more when work has returned has kept
+// nothing, with a key or without one.
+func TestGoneBeforeCompletion(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			label := prefixOf(t)
+			for name, run := range map[string]func(*dynamostore.Store, idempotency.Work[*dynamostore.Tx]) error{
+				"Execute": func(store *dynamostore.Store, work idempotency.Work[*dynamostore.Tx]) error {
+					_, err := store.Execute(t.Context(), request("k"), work)
+					return err
+				},
+				"Transact": func(store *dynamostore.Store, work idempotency.Work[*dynamostore.Tx]) error {
+					_, err := store.Transact(t.Context(), work)
+					return err
+				},
+			} {
+				p := newProxy(t, s.url(t))
+				connecting := func(o *dynamodb.Options) {
+					o.HTTPClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+				}
+				store := s.open(t, newClient(p.URL, once, connecting), dynamostore.WithFinishTimeout(time.Second))
+				err := run(store, func(ctx context.Context, tx *dynamostore.Tx) (idempotency.Response, error) {
+					p.Close()
+					return created("first"), tx.Queue(increment(s.business(t), label))
+				})
+				if !errors.Is(err, idempotency.ErrUnavailable) {
+					t.Errorf("%s: %v, want unavailable", name, err)
+				}
+			}
+			s.wantEffects(t, label, 0)
+		})
+	}
+}
+
 // A claim that meets the holder's transaction is in flight.
 func TestClaimMeetsCompletion(t *testing.T) {
 	t.Parallel()
