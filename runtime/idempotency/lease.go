@@ -12,8 +12,8 @@ import (
 
 // ErrLeaseLost says that an attempt does not hold its claim any more: its lease
 // has run out, and since then another attempt may have taken the claim over, or
-// an operator or a sweep has deleted it. It is the cause of a context that was cancelled for it
-// ([context.Cause]), and what [Lease.Extend] and a [Leaser] answer.
+// an operator or a sweep has deleted it. It is the cause of a context that was
+// cancelled for it ([context.Cause]), and what [Lease.Extend] and a [Leaser] answer.
 var ErrLeaseLost = errors.New("idempotency: the lease is lost")
 
 // LeaseToken tells one run of a handler from all others that claim the same

@@ -66,7 +66,8 @@ func Redis(tb testing.TB) string {
 }
 
 // StartRedis starts a Redis server with these arguments after the usual ones, by
-// which it keeps nothing on the disk, and returns its address. It ends with the test. [EnvRedis] is not used.
+// which it keeps nothing on the disk, and returns its address. It ends with the
+// test. [EnvRedis] is not used.
 func StartRedis(tb testing.TB, args ...string) string {
 	tb.Helper()
 	addr, process, err := startRedis(args...)
