@@ -42,8 +42,7 @@ refused or not confirmed; 2 wrong usage, interrupted, or the store failed.
 
 const storeFlags = `
   -store URL      the store; the default is $IDEMCTL_STORE
-  -table NAME     the table of a SQL store; the default is idempotency_records, and
-                  idempotency on DynamoDB
+  -table NAME     the table of a SQL store; the default is idempotency_records
   -json           print JSON for scripts, times in UTC
   -timeout D      give up after D; the default is 30s, 0 never
 `

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -52,6 +54,32 @@ func TestSentinel(t *testing.T) {
 		if code != exitFailed || !strings.Contains(stderr, says) || strings.Contains(stderr, "hunter") || strings.Contains(stderr, "-timeout") {
 			t.Errorf("%s: exit code %d, want a message with %q\n%s", wrong, code, says, stderr)
 		}
+	}
+}
+
+// A record that a hash tag places is listed by everybody, and found by who knows
+// the tag; the others are told.
+func TestHashTag(t *testing.T) {
+	t.Parallel()
+	store := fmt.Sprintf("redis://%s/0?prefix=t%d:", testenv.Redis(t), time.Now().UnixNano())
+	tagged := store + "&hash_tag=4711"
+	id := idempotency.Identity{Scope: "tenant", Operation: "pay", Key: "key"}
+	if err := execute(t, tagged, id, "first", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{store, tagged} {
+		if got := must(t, exitDone, "", "list", "-json", "-store", s); !strings.Contains(got, idText(id)) {
+			t.Errorf("list -store %s prints %q", s, got)
+		}
+	}
+	code, _, stderr := idemctl("", "show", "-store", store, idText(id))
+	if code != exitRefused || !strings.Contains(stderr, "hash_tag=") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	must(t, exitDone, "", "show", "-store", tagged, idText(id))
+	must(t, exitDone, "", "release", "-yes", "-store", tagged, idText(id))
+	if got := must(t, exitDone, "", "list", "-json", "-store", store); got != "" {
+		t.Errorf("left is %s", got)
 	}
 }
 

@@ -109,7 +109,7 @@ func (inv *invocation) readLine(ctx context.Context) (string, error) {
 func (inv *invocation) released(id idempotency.Identity, err error) error {
 	switch {
 	case errors.Is(err, idempotency.ErrNotFound):
-		return errNotFound
+		return inv.notFound()
 	case errors.Is(err, idempotency.ErrInFlight):
 		return refuse("nothing was released, since an attempt at this request is at work: %s", inFlight(err))
 	case errors.Is(err, idempotency.ErrChanged):

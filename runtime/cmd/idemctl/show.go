@@ -17,6 +17,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
+	"github.com/idemgen/idemgen/runtime/pgxstore"
+	"github.com/idemgen/idemgen/runtime/redisstore"
+	"github.com/idemgen/idemgen/runtime/sqlstore"
 )
 
 func showFlags(inv *invocation, f *flag.FlagSet) {
@@ -41,7 +44,7 @@ func (inv *invocation) name(command string, args []string) error {
 			return misuse("%q is no id of a record, which has 32 hexadecimal digits", args[0])
 		}
 		if inv.record = [16]byte(digits); inv.record == [16]byte{} { // which would select any record
-			return errNotFound
+			return inv.notFound()
 		}
 		return nil
 	case len(args) == 0 && id.Scope != "" && id.Operation != "" && id.Key != "":
@@ -61,11 +64,20 @@ func (inv *invocation) find(ctx context.Context) (idempotency.Entry, error) {
 			return e, nil
 		}
 	}
-	return idempotency.Entry{}, errNotFound
+	return idempotency.Entry{}, inv.notFound()
 }
 
-// errNotFound says that no record has the id.
-var errNotFound = refuse("there is no such record. A request that runs in a transaction of the database has none yet")
+// notFound says that the record is not there, and where it can be all the same.
+func (inv *invocation) notFound() error {
+	const none = "there is no such record"
+	switch inv.records.(type) {
+	case *redisstore.Store:
+		return refuse(none + ". With redisstore.WithHashTag, the store's URL also needs the record's hash_tag=")
+	case *pgxstore.Store, *sqlstore.Store:
+		return refuse(none + ". A request that runs in a transaction of the database has none yet")
+	}
+	return refuse(none)
+}
 
 // recordJSON is a whole record for scripts.
 type recordJSON struct {
@@ -88,7 +100,7 @@ func show(ctx context.Context, inv *invocation) error {
 	switch {
 	case errors.As(err, &unreadable), e.Status == 0 && errors.Is(err, idempotency.ErrNotFound):
 	case errors.Is(err, idempotency.ErrNotFound):
-		return errNotFound // it has gone meanwhile
+		return inv.notFound() // it has gone meanwhile
 	case err != nil:
 		return err
 	}
