@@ -38,7 +38,7 @@ const repairSlots = "give them to masters (redis-cli --cluster fix), or start th
 //     writes no append-only file, New warns (see [WithLogger]);
 //   - a cluster is used through a *redis.ClusterClient, and every hash slot is
 //     served;
-//   - the replicas that [WithReplicas] waits for are there;
+//   - each master has the replicas that [WithReplicas] waits for, now;
 //   - the user may run the store's commands: New claims a key of its own and
 //     gives it up.
 //

@@ -129,6 +129,12 @@ func WithFinishTimeout(d time.Duration) Option {
 // that no replica has yet; claims do not wait either; Redis does not promise to
 // promote one of these replicas; and they hold what they have received in memory.
 // It makes losses rarer, and is no consensus.
+//
+// [New] refuses a master that has fewer than n replicas: a process that starts
+// then would acknowledge no answer, and an n that the servers never have would
+// show only in requests that fail. A process that runs when a replica goes does
+// not stop: until it is back, each first request waits for the whole timeout and
+// is then idempotency.ErrOutcomeUnknown.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(cfg *config) error {
 		if n < 1 {
