@@ -65,7 +65,7 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 }
 
 // Release implements [idempotency.Keeper]. On SQLite it knows the claims of
-// this process alone, on a Galera cluster those of its own node. It deletes the
+// this Store alone, on a Galera cluster those of its own node. It deletes the
 // record that it has found when it was called, and never one that an attempt
 // in another process has completed since.
 func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {

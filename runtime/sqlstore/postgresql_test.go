@@ -84,6 +84,9 @@ func TestConformanceOnPostgreSQL(t *testing.T) {
 			return testenv.PgBouncer(t, testenv.Postgres(t)) + "&default_query_exec_mode=exec"
 		}},
 		{"Pq", "postgres", func(t *testing.T) string { return testenv.Postgres(t) }},
+		{"PqThroughPgBouncer", "postgres", func(t *testing.T) string {
+			return testenv.PgBouncer(t, testenv.Postgres(t)) + "&binary_parameters=yes"
+		}},
 		{"PqSerializable", "postgres", func(t *testing.T) string {
 			return testenv.Postgres(t) + "&default_transaction_isolation=serializable&quote_all_identifiers=on&binary_parameters=yes"
 		}},
