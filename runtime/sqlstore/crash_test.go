@@ -74,6 +74,8 @@ func child(role, file string) error {
 	switch {
 	case role == "crowd":
 		return crowd(ctx, store)
+	case role == "stopped":
+		return stopped(ctx, store)
 	case leases:
 		return refund(ctx, store, db)
 	}
@@ -123,6 +125,20 @@ func crowd(ctx context.Context, store *sqlstore.Store) error {
 	wg.Wait()
 	close(failures)
 	return <-failures
+}
+
+// stopped makes a refund that takes until its lease is lost, and says how it ends.
+func stopped(ctx context.Context, store *sqlstore.Store) error {
+	req := refundRequest()
+	req.Lease = time.Second
+	_, err := idempotency.Leases(store, time.Minute).Execute(ctx, req, func(ctx context.Context, _ *idempotency.Lease) (idempotency.Response, error) {
+		fmt.Println("at work")
+		<-ctx.Done()
+		fmt.Println("cause:", context.Cause(ctx))
+		return created("of the stopped process"), nil
+	})
+	fmt.Println("answer:", err)
+	return nil
 }
 
 // readIn reads what a handler is about to write.

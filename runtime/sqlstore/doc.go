@@ -29,6 +29,11 @@
 // back by itself: work that goes on gets no answer stored, but what it writes
 // from then on is committed on its own.
 //
+// A request holds one connection of the pool. Work that executes another request
+// meanwhile, or sends statements through the pool, needs a second one: where work
+// of that kind holds all connections, each waits until [WithClaimTimeout] ends it.
+// On SQLite such a request is refused at once.
+//
 // Serialization failures and deadlocks run work again, at most three times in
 // all. When the connection is lost in COMMIT, the store claims the key again on
 // another one for up to 5 s: a record means that it was committed, the claim

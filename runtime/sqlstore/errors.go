@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -56,7 +57,7 @@ func unavailable(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeUnavailable,
 		Detail: "the database could not be used; nothing was kept",
-		Err:    err,
+		Err:    late(err),
 	}
 }
 
@@ -69,8 +70,16 @@ func unsettled(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeUnavailable,
 		Detail: "the database could not be used, or nobody knows what became of the claim",
-		Err:    err,
+		Err:    late(err),
 	}
+}
+
+// late says what was waited for in vain where err is that of a context alone.
+func late(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("the pool had no free connection in time (see SetMaxOpenConns), or the database gave no answer: %w", err)
 }
 
 func outcomeUnknown(err error) error {
