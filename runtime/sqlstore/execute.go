@@ -23,6 +23,9 @@ const (
 
 // Execute implements [idempotency.Store].
 func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idempotency.Work[*sql.Tx]) (idempotency.Result, error) {
+	if err := check(req); err != nil {
+		return idempotency.Result{}, err
+	}
 	k := keyOf(req.Identity)
 	res, err := again(ctx, func(run int, lost *lostError) (idempotency.Result, error) {
 		return s.try(ctx, k, req, work, run == 1 || run <= maxRuns && req.MayRerun(), lost)

@@ -36,8 +36,8 @@ type leaseStatements struct{ insert, takeOver, extend, complete, free string }
 // commit, a look at the record and the claim; a replay makes the first alone. A
 // claim that loses a conflict is made again, four times in all.
 func (s *Store) AcquireLease(ctx context.Context, req idempotency.Request, token idempotency.LeaseToken) (idempotency.Result, error) {
-	if req.Retention <= 0 {
-		return idempotency.Result{}, fmt.Errorf("sqlstore: %s: the retention is %v; it must be positive", req.Operation, req.Retention)
+	if err := check(req); err != nil {
+		return idempotency.Result{}, err
 	}
 	k := keyOf(req.Identity)
 	switch {

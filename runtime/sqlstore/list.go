@@ -186,8 +186,8 @@ func (l listing) stats(ctx context.Context) (stats idempotency.Stats, err error)
 	return stats, err
 }
 
-// ReleaseEntry implements [idempotency.Lister]. Claims of leases alone can be
-// released; others are locks, and end with their transaction.
+// ReleaseEntry implements [idempotency.Lister]. Of claims it releases those of
+// leases alone; others are locks, and end with their transaction.
 func (s *Store) ReleaseEntry(ctx context.Context, e idempotency.Entry) error {
 	k := keyOf(e.Identity)
 	if _, err := s.released(ctx, k, e.Identity); err != nil {

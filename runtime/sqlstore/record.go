@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
@@ -112,6 +114,19 @@ type answer struct {
 func newToken() (token idempotency.LeaseToken) {
 	rand.Read(token[:])
 	return token
+}
+
+// check refuses requests that could not be stored after they have run.
+func check(req idempotency.Request) error {
+	if req.Retention <= 0 {
+		return fmt.Errorf("sqlstore: %s: the retention is %v; it must be positive", req.Operation, req.Retention)
+	}
+	for _, part := range []struct{ name, value string }{{"scope", req.Scope}, {"operation", req.Operation}, {"key", req.Key}} {
+		if !utf8.ValidString(part.value) || strings.IndexByte(part.value, 0) >= 0 {
+			return fmt.Errorf("sqlstore: %s: the %s %q is not UTF-8 text without zero bytes, as databases keep it", req.Operation, part.name, part.value)
+		}
+	}
+	return nil
 }
 
 // milliseconds rounds a retention up to what tables keep.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"sync"
 	"time"
 
@@ -78,6 +79,9 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	c := newConfig(opts)
 	if err := checkTable(c.table); err != nil {
 		return nil, err
+	}
+	if c.claimTimeout <= 0 {
+		return nil, fmt.Errorf("sqlstore: WithClaimTimeout: %v is not positive", c.claimTimeout)
 	}
 	e, err := d.open(ctx, db, c)
 	if err != nil {

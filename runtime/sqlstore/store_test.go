@@ -61,6 +61,7 @@ func TestNewRefuses(t *testing.T) {
 		{name: "journal in memory", query: pragmas + "_pragma=journal_mode(memory)", prepare: migrate, want: "journal_mode is memory"},
 		{name: "name with a quote", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable(`a"; DROP TABLE effects; --`)}, want: "cannot be a table's name"},
 		{name: "name with a dot", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("main.keys")}, want: "cannot be a table's name"},
+		{name: "no time to claim", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithClaimTimeout(0)}, want: "WithClaimTimeout: 0s is not positive"},
 		{name: "empty name", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("")}, want: "cannot be a table's name"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -410,6 +411,30 @@ func TestNestedIsRefusedAtOnce(t *testing.T) {
 		}
 		if _, err := s.Transact(<-kept, func(context.Context, *sql.Tx) (idempotency.Response, error) { return created("later"), nil }); err != nil {
 			t.Errorf("Transact after %s: %v", name, err)
+		}
+	}
+}
+
+// A request that could not be stored is refused before it runs.
+func TestRefusesWhatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "test.db"), wal, 0)
+	prepare(t, db)
+	s := newStore(t, db)
+	for want, change := range map[string]func(*idempotency.Request){
+		"the retention is 0s":  func(req *idempotency.Request) { req.Retention = 0 },
+		`the scope "a\x00"`:    func(req *idempotency.Request) { req.Scope = "a\x00" },
+		`the operation "\xff"`: func(req *idempotency.Request) { req.Operation = "\xff" },
+		`the key "ren\xe9"`:    func(req *idempotency.Request) { req.Key = "ren\xe9" },
+	} {
+		req := refundRequest()
+		change(&req)
+		_, executed := s.Execute(t.Context(), req, never(t))
+		_, acquired := s.AcquireLease(t.Context(), req, idempotency.LeaseToken{1})
+		for step, err := range map[string]error{"Execute": executed, "AcquireLease": acquired} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", step, err, want)
+			}
 		}
 	}
 }
