@@ -90,6 +90,7 @@ func (p *planner) name(op *spec.Operation, method *gosource.Operation) names {
 // decides which of them a file declares.
 type Hidden struct {
 	Tx             string // the type parameter
+	Store          string // the one for a store with leases
 	RawServer      string // the server that is returned
 	StrictServer   string // what the strict server calls
 	StrictOptions  string // the strict server's options and middlewares
@@ -109,6 +110,7 @@ type Hidden struct {
 func (p *planner) hidden() Hidden {
 	return Hidden{
 		Tx:             p.scope.free("Tx"),
+		Store:          p.scope.free("S"),
 		RawServer:      p.scope.free("idempotentServer"),
 		StrictServer:   p.scope.free("idempotentStrict"),
 		StrictOptions:  p.scope.free("idempotentStrictOptions"),

@@ -59,7 +59,7 @@ type IdempotentServer[Tx any] interface {
 //
 // Operations under a lease have one answer for each key, and may run more than
 // once, see IdempotentServer. They need a store that offers leases.
-func NewIdempotentHandler[Tx any](srv IdempotentServer[Tx], store idempotency.LeaseStore[Tx], scope idempotency.Scope, opts ...idempotency.Option) ServerInterface {
+func NewIdempotentHandler[Tx any, S idempotency.LeaseStore[Tx]](srv IdempotentServer[Tx], store S, scope idempotency.Scope, opts ...idempotency.Option) ServerInterface {
 	edge := idempotency.NewEdge(store, scope, opts...)
 	strict, _ := idempotency.Framework[idempotentStrictOptions](edge)
 	return idempotentServer[Tx]{
@@ -123,7 +123,7 @@ type IdempotentCallbackReceiver[Tx any] interface {
 //
 // Operations under a lease have one answer for each key, and may run more than
 // once, see IdempotentServer. They need a store that offers leases.
-func NewIdempotentCallbackReceiver[Tx any](srv IdempotentCallbackReceiver[Tx], store idempotency.LeaseStore[Tx], scope idempotency.Scope, opts ...idempotency.Option) CallbackReceiverInterface {
+func NewIdempotentCallbackReceiver[Tx any, S idempotency.LeaseStore[Tx]](srv IdempotentCallbackReceiver[Tx], store S, scope idempotency.Scope, opts ...idempotency.Option) CallbackReceiverInterface {
 	return idempotentCallbackReceiver[Tx]{srv, idempotency.NewEdge(store, scope, opts...)}
 }
 
