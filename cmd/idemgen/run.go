@@ -86,8 +86,7 @@ func run(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	}
 	i := slices.IndexFunc(commands, func(c command) bool { return c.name == name })
 	if i < 0 {
-		fmt.Fprintf(stderr, "idemgen: there is no command %q; run idemgen help\n", name)
-		return exitUsage
+		return unknown(name, stderr)
 	}
 	cmd := commands[i]
 	inv := &invocation{stdout: stdout, stderr: stderr}
@@ -117,13 +116,34 @@ func help(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, overview)
 		return exitDone
 	}
-	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
+	name := args[0]
+	if flagOfGenerate(name) {
+		name = "generate"
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == name })
 	if i < 0 {
-		fmt.Fprintf(stderr, "idemgen: there is no command %q; run idemgen help\n", args[0])
-		return exitUsage
+		return unknown(name, stderr)
 	}
 	fmt.Fprint(stdout, commands[i].help)
 	return exitDone
+}
+
+// unknown says that there is no such command.
+func unknown(name string, stderr io.Writer) int {
+	if flagOfGenerate(name) {
+		fmt.Fprintf(stderr, "idemgen: there is no command %q; it is a flag: idemgen -%[1]s\n", name)
+	} else {
+		fmt.Fprintf(stderr, "idemgen: there is no command %q; run idemgen help\n", name)
+	}
+	return exitUsage
+}
+
+// flagOfGenerate reports whether name, with or without a -, is a flag of the
+// command that is run where none is named: -check is often taken for a command.
+func flagOfGenerate(name string) bool {
+	flags := flag.NewFlagSet("generate", flag.ContinueOnError)
+	generateFlags(new(invocation), flags)
+	return flags.Lookup(strings.TrimLeft(name, "-")) != nil
 }
 
 func printVersion(_ context.Context, inv *invocation) int {

@@ -133,7 +133,7 @@ func (e *Edge[Tx]) readBody(call *Call, w http.ResponseWriter) *Error {
 			// again. In HTTP/2 it is a stream that ends, and others go on.
 			w.Header().Set("Connection", "close")
 		}
-		return &Error{Code: CodeBodyTooLarge, Detail: fmt.Sprintf("the request body may have %d bytes", limit)}
+		return &Error{Code: CodeBodyTooLarge, Detail: fmt.Sprintf("the request body may have at most %d bytes", limit)}
 	}
 	if r.ContentLength > limit {
 		return tooLarge(limit)

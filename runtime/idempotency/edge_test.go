@@ -248,7 +248,7 @@ func TestRefusals(t *testing.T) {
 		{"no caller", `{}`, []string{"X-Api-Key", "<none>"}, 401, idempotency.CodeScopeMissing, ""},
 		{"blank caller", `{}`, []string{"X-Api-Key", " "}, 401, idempotency.CodeScopeMissing, ""},
 		{"two callers", `{}`, []string{"X-Api-Key", "alice", "X-Api-Key", "bob"}, 401, idempotency.CodeScopeMissing, ""},
-		{"too large", strings.Repeat(" ", 1<<20) + "1", nil, 413, idempotency.CodeBodyTooLarge, "1048576 bytes"},
+		{"too large", strings.Repeat(" ", 1<<20) + "1", nil, 413, idempotency.CodeBodyTooLarge, "at most 1048576 bytes"},
 		{"bytes after the body", `{"amount":1}{"amount":9}`, nil, 400, idempotency.CodeBodyInvalid, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

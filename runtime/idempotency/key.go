@@ -70,7 +70,7 @@ func parseKey(rule KeyRule, s string) (string, error) {
 		case c < 0x21 || c > 0x7e:
 			return "", rule.invalidKey("holds a byte that is not visible ASCII (0x21 to 0x7E)")
 		case !inBody && !quoted && (c == '"' || c == ','):
-			return "", rule.invalidKey("holds a quote or a comma; two keys, or one that must be quoted as RFC 9651 says")
+			return "", rule.invalidKey(fmt.Sprintf("holds a quote or a comma: a key is 1 to %d bytes of other visible ASCII, or a quoted string (RFC 9651)", rule.maxLength()))
 		}
 	}
 	switch rule.Format {

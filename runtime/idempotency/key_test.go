@@ -97,6 +97,17 @@ func TestNormalizeKeyMissing(t *testing.T) {
 	}
 }
 
+// The refusal of a separator says what a key may hold instead, for the caller of
+// a ParseKey as for a client of the server.
+func TestKeyRefusalSaysWhatAKeyIs(t *testing.T) {
+	t.Parallel()
+	_, err := parseKey(KeyRule{MaxLength: 40}, "or,der")
+	const want = "a key is 1 to 40 bytes of other visible ASCII, or a quoted string (RFC 9651)"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v; want %s", err, want)
+	}
+}
+
 func TestNormalizeKeyRefusesSeveralLines(t *testing.T) {
 	t.Parallel()
 	for _, lines := range [][]string{{"a", "b"}, {"a", "a"}, {"a", ""}, {`"a"`, "a"}} {

@@ -80,11 +80,13 @@ func (l *loader) parseMarker(f tree.Field, source Source) *marker {
 
 // boolHint says how to write what was probably meant.
 func boolHint(v tree.Value) string {
-	switch strings.ToLower(v.Text()) {
-	case "true", "yes", "on", "y", "1":
-		return fmt.Sprintf(" (%s): write true without quotes", v.Text())
-	case "false", "no", "off", "n", "0":
-		return fmt.Sprintf(" (%s): write false without quotes", v.Text())
+	switch text := v.Text(); strings.ToLower(text) {
+	case "true", "false":
+		return fmt.Sprintf(" (%s): write %s without quotes", text, strings.ToLower(text))
+	case "yes", "on", "y", "1": // words of YAML 1.1, which are strings in 1.2
+		return fmt.Sprintf(" (%s): write true", text)
+	case "no", "off", "n", "0":
+		return fmt.Sprintf(" (%s): write false", text)
 	default:
 		return ": write true for the defaults"
 	}
