@@ -214,14 +214,15 @@ type StoreDocumentInput struct {
 	BodyContentType string
 }
 
-// BodyMultipartReader reads Body part by part. It returns an error unless
-// BodyContentType is a multipart type with a boundary. Call it once.
+// BodyMultipartReader reads Body part by part. It returns an error if there is
+// none, or unless BodyContentType is a multipart type with a boundary. Call it
+// once.
 func (in StoreDocumentInput) BodyMultipartReader() (*multipart.Reader, error) {
 	mediaType, params, err := mime.ParseMediaType(in.BodyContentType)
 	switch {
 	case err != nil:
 		return nil, err
-	case !strings.HasPrefix(mediaType, "multipart/"):
+	case in.Body == nil || !strings.HasPrefix(mediaType, "multipart/"):
 		return nil, http.ErrNotMultipart
 	case params["boundary"] == "":
 		return nil, http.ErrMissingBoundary

@@ -680,14 +680,15 @@ type PostPartsInput struct {
 	ContentType string
 }
 
-// MultipartReader reads Body part by part. It returns an error unless
-// ContentType is a multipart type with a boundary. Call it once.
+// MultipartReader reads Body part by part. It returns an error if there is
+// none, or unless ContentType is a multipart type with a boundary. Call it
+// once.
 func (in PostPartsInput) MultipartReader() (*multipart.Reader, error) {
 	mediaType, params, err := mime.ParseMediaType(in.ContentType)
 	switch {
 	case err != nil:
 		return nil, err
-	case !strings.HasPrefix(mediaType, "multipart/"):
+	case in.Body == nil || !strings.HasPrefix(mediaType, "multipart/"):
 		return nil, http.ErrNotMultipart
 	case params["boundary"] == "":
 		return nil, http.ErrMissingBoundary
@@ -967,14 +968,15 @@ type UploadInput struct {
 	ContentType string
 }
 
-// MultipartReader reads Body part by part. It returns an error unless
-// ContentType is a multipart type with a boundary. Call it once.
+// MultipartReader reads Body part by part. It returns an error if there is
+// none, or unless ContentType is a multipart type with a boundary. Call it
+// once.
 func (in UploadInput) MultipartReader() (*multipart.Reader, error) {
 	mediaType, params, err := mime.ParseMediaType(in.ContentType)
 	switch {
 	case err != nil:
 		return nil, err
-	case !strings.HasPrefix(mediaType, "multipart/"):
+	case in.Body == nil || !strings.HasPrefix(mediaType, "multipart/"):
 		return nil, http.ErrNotMultipart
 	case params["boundary"] == "":
 		return nil, http.ErrMissingBoundary

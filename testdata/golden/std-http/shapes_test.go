@@ -339,7 +339,8 @@ func TestRequestAsJSON(t *testing.T) {
 	}
 }
 
-// MultipartReader says what is wrong with a body that has no parts.
+// MultipartReader says what is wrong with a body that has no parts, and with one
+// that the server does not take.
 func TestMultipartReader(t *testing.T) {
 	t.Parallel()
 	for contentType, want := range map[string]error{
@@ -353,6 +354,11 @@ func TestMultipartReader(t *testing.T) {
 	}
 	if _, err := (PostPartsInput{ContentType: "?;?"}).MultipartReader(); err == nil {
 		t.Error("no error for what is no media type")
+	}
+	r := drive.Request{Method: "POST", Path: "/uploads", ContentType: "multipart/mixed; boundary=one", Body: "--one--\r\n"}
+	got := drive.Send(t, drive.Serve(t, newHandler(new(shapes))), r, "Idempotency-Key", "k")
+	if got.Status != http.StatusInternalServerError || !strings.Contains(got.Body, http.ErrNotMultipart.Error()) {
+		t.Errorf("%d %s, want the handler's error", got.Status, got.Body)
 	}
 }
 
