@@ -18,9 +18,9 @@ import (
 //
 // It checks once what would otherwise fail requests: that the server takes
 // writes, that the table is there (see [Migrate]), has the right columns and
-// indexes and may be used, that a record can be stored (it is rolled back), and
-// that an advisory lock taken on one connection keeps another one out; for this
-// it opens a connection beside the pool's.
+// indexes and may be used, that a record can be stored and read (it is rolled
+// back), and that an advisory lock taken on one connection keeps another one
+// out; for this it opens a connection beside the pool's.
 // Where the lock does not work, as behind some servers that only speak
 // PostgreSQL's protocol, the store claims by inserting a row instead. Errors
 // say what to do. All of it has 15 s.
@@ -45,11 +45,11 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error
 	return s, nil
 }
 
-// probe stores a record as a request does, and rolls it back. It finds what no
-// look into the catalog does: policies, triggers and rules that refuse or drop
-// records after their handlers have run.
+// probe stores a record as a request does, reads it as a retry does, and rolls
+// back. It finds what no look into the catalog does: policies, triggers and rules
+// that refuse, drop or hide records after their handlers have run.
 func (s *Store) probe(ctx context.Context) error {
-	req := idempotency.Request{Identity: idempotency.Identity{Operation: "probe", Key: strconv.FormatInt(rand.Int64(), 36)}, Retention: time.Second}
+	req := idempotency.Request{Identity: idempotency.Identity{Operation: "probe", Key: strconv.FormatInt(rand.Int64(), 36)}, Retention: time.Hour}
 	a, err := s.connect(ctx, req.Identity)
 	if err != nil {
 		return err
@@ -58,14 +58,30 @@ func (s *Store) probe(ctx context.Context) error {
 	if err := a.claim(a.sql.begin); err != nil {
 		return err
 	}
-	switch _, _, err := pipeline(a.pc, a.claimBy, a.storing(req, 200, nonNil(nil), nil)...); {
-	case state(err) == stateDenied:
-		return fmt.Errorf("a record cannot be stored in %s; if it has row-level security, let a policy for this user allow all, or ALTER TABLE %[1]s DISABLE ROW LEVEL SECURITY: %w", s.cfg.table.quoted(), err)
-	case err != nil:
-		return fmt.Errorf("a record cannot be stored in %s: %w", s.cfg.table.quoted(), err)
+	statements := append(a.storing(req, 200, nonNil(nil), nil), a.sql.row.with(a.id[:]).into(a.found))
+	a.record = nil
+	_, _, err = pipeline(a.pc, a.claimBy, statements...)
+	switch {
+	case err == nil && a.record == nil:
+		err = errHidden
+	case err == nil && (a.record.of(req) != nil || !a.live()):
+		err = errChanged
 	}
-	return nil
+	switch table := s.cfg.table.quoted(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, errHidden), state(err) == stateDenied:
+		return fmt.Errorf("a record cannot be kept in the table %s: %w: if the table has row-level security, let a policy for this user allow all, or ALTER TABLE %[1]s DISABLE ROW LEVEL SECURITY;", table, err)
+	default:
+		return fmt.Errorf("a record cannot be kept in the table %s: %w", table, err)
+	}
 }
+
+// errHidden and errChanged say that a retry would not find what was stored.
+var (
+	errHidden  = errors.New("it was stored and cannot be read, so that a retry would run its handler again: remove the trigger of the table that removes it or changes its id")
+	errChanged = errors.New("it does not read as it was stored: a trigger of the table changes it; remove that")
+)
 
 func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 	if err := checkWritable(ctx, conn); err != nil {

@@ -22,6 +22,7 @@ type Dialect interface {
 type engine interface {
 	keeper
 	leaser
+	prober
 	// oneWriter says that a transaction keeps all others out. Then the record
 	// is looked for before the turn to write is waited for, and work that would
 	// wait for its own turn is refused.
@@ -43,6 +44,14 @@ type engine interface {
 	// proves says that an attempt that has the claim and finds no record shows
 	// that no other one can still be committed.
 	proves() bool
+}
+
+// prober is what an engine does for [Store.probe] besides.
+type prober interface {
+	// reread reads the record of k in the transaction of a.
+	reread(ctx context.Context, a *attempt, k key) (*record, error)
+	// remedy says what to do about its error, or nothing.
+	remedy(err error) string
 }
 
 // keeper is what an engine does for operators, outside of attempts.
@@ -140,6 +149,15 @@ func patiently(ctx context.Context, db *sql.DB, query string, args ...any) (int6
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
+}
+
+// stored makes sure that an INSERT has stored its record.
+func stored(result sql.Result, err error) error {
+	n, err := affected(result, err)
+	if err == nil && n != 1 {
+		err = errDropped
+	}
+	return err
 }
 
 // affected is how many rows a statement has changed.

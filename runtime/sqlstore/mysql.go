@@ -216,10 +216,17 @@ func (e *mysqlEngine) insert(ctx context.Context, a *attempt, k key, req idempot
 		}
 	}
 	token := newToken()
-	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], []byte(req.Scope), []byte(req.Operation), []byte(req.Key),
-		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention), token[:])
-	return err
+	return stored(a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], []byte(req.Scope), []byte(req.Operation), []byte(req.Key),
+		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention), token[:]))
 }
+
+func (e *mysqlEngine) reread(ctx context.Context, a *attempt, k key) (*record, error) {
+	var readOnly bool
+	_, r, err := scan(a.tx.QueryRowContext(ctx, e.at(k.id, e.look)), &readOnly)
+	return r, err
+}
+
+func (*mysqlEngine) remedy(error) string { return "" }
 
 // fits refuses a record of this size that the server does not take in one message.
 func (e *mysqlEngine) fits(size int) error {

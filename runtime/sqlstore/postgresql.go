@@ -226,9 +226,21 @@ func (e *postgresqlEngine) insert(ctx context.Context, a *attempt, k key, req id
 			return explained(err)
 		}
 	}
-	_, err := a.tx.ExecContext(ctx, e.store, uuid(k.id), req.Scope, req.Operation, req.Key, req.Fingerprint[:],
-		kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))
-	return explained(err)
+	return explained(stored(a.tx.ExecContext(ctx, e.store, uuid(k.id), req.Scope, req.Operation, req.Key, req.Fingerprint[:],
+		kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention))))
+}
+
+func (e *postgresqlEngine) reread(ctx context.Context, a *attempt, k key) (*record, error) {
+	var readOnly bool
+	_, r, err := scan(a.tx.QueryRowContext(ctx, e.look, uuid(k.id)), &readOnly)
+	return r, err
+}
+
+func (e *postgresqlEngine) remedy(err error) string {
+	if errors.Is(err, errHidden) || sqlState(err) == stateDenied {
+		return "if the table has row-level security, let a policy for this user allow all, or ALTER TABLE " + e.table + " DISABLE ROW LEVEL SECURITY;"
+	}
+	return ""
 }
 
 // explained says what an error means that comes after work.
@@ -320,6 +332,7 @@ const (
 	stateAborted          = "25P02" // the transaction failed before
 	stateSyntax           = "42601"
 	stateNotSupported     = "0A000"
+	stateDenied           = "42501"
 	stateIdleTooLong      = "25P03" // idle_in_transaction_session_timeout
 	stateTooLong          = "25P04" // transaction_timeout
 	classConnection       = "08"

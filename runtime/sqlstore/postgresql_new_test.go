@@ -30,9 +30,11 @@ func TestNewRefusesOnPostgreSQL(t *testing.T) {
 	altered := func(change string) func(*testing.T, *sql.DB) {
 		return after("ALTER TABLE idempotency_records " + change)
 	}
-	partitioned := func(by string) func(*testing.T, *sql.DB) {
-		return after("CREATE TABLE parted (LIKE idempotency_records INCLUDING ALL) PARTITION BY "+by,
-			"DROP TABLE idempotency_records", "ALTER TABLE parted RENAME TO idempotency_records")
+	partitioned := func(by string, more ...string) func(*testing.T, *sql.DB) {
+		return after(append([]string{
+			"CREATE TABLE parted (LIKE idempotency_records INCLUDING ALL) PARTITION BY " + by,
+			"DROP TABLE idempotency_records", "ALTER TABLE parted RENAME TO idempotency_records",
+		}, more...)...)
 	}
 	for name, c := range map[string]struct {
 		params  string
@@ -65,7 +67,8 @@ func TestNewRefusesOnPostgreSQL(t *testing.T) {
 		"partitions by time without default": {
 			prepare: partitioned("RANGE (id)"), want: "no default partition",
 		},
-		"partitions by hash": {prepare: partitioned("HASH (id)")},
+		"partitions by hash": {prepare: partitioned("HASH (id)", "CREATE TABLE part PARTITION OF idempotency_records FOR VALUES WITH (MODULUS 1, REMAINDER 0)")},
+		"no partition":       {prepare: partitioned("HASH (id)"), want: "no partition"},
 		"reader":             {prepare: after(), opts: []sqlstore.Option{sqlstore.WithReader(new(sql.DB))}, want: "WithReader is for SQLite"},
 		"a long name":        {opts: []sqlstore.Option{sqlstore.WithTable(strings.Repeat("a", 56))}, want: "at most 55"},
 	} {

@@ -2,10 +2,8 @@ package sqlstore_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -21,14 +19,7 @@ import (
 // Covers STO-22.
 func TestTableOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
-	sqlite := server{name: "SQLite", driver: "sqlite", dialect: sqlstore.SQLite, work: pay, pool: func(t testing.TB) (*sql.DB, string) {
-		t.Helper()
-		file := filepath.Join(t.TempDir(), "test.db")
-		db := openDB(t, file, wal, 0)
-		prepare(t, db)
-		return db, "file:" + file + "?" + wal
-	}}
-	for _, srv := range append(servers(), sqlite) {
+	for _, srv := range append(servers(), sqliteServer()) {
 		for name, columns := range map[string][]string{"Both": {"lease_token", "lease_until"}, "One": {"lease_until"}} {
 			for _, by := range []string{"Migrate", "Statements", "Documentation"} {
 				if by == "Documentation" && name == "One" {

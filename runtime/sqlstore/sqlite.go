@@ -173,9 +173,20 @@ func (e *sqliteEngine) insert(ctx context.Context, a *attempt, k key, req idempo
 		}
 	}
 	token := newToken()
-	_, err := a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], req.Scope, req.Operation, req.Key,
-		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention), token[:])
-	return err
+	return stored(a.tx.StmtContext(ctx, e.store).ExecContext(ctx, k.id[:], req.Scope, req.Operation, req.Key,
+		req.Fingerprint[:], kept.status, kept.header, nonNil(kept.body), milliseconds(req.Retention), token[:]))
+}
+
+func (e *sqliteEngine) reread(ctx context.Context, a *attempt, k key) (*record, error) {
+	_, r, err := scan(a.tx.StmtContext(ctx, e.look).QueryRowContext(ctx, k.id[:]))
+	return r, err
+}
+
+func (*sqliteEngine) remedy(err error) string {
+	if strings.Contains(err.Error(), "readonly database") { // SQLITE_READONLY
+		return "the pool given to sqlstore.New must be able to write: was the reader of sqlstore.WithReader passed in its place? Leave query_only and mode=ro out of the data source name"
+	}
+	return ""
 }
 
 func (e *sqliteEngine) find(ctx context.Context, id [16]byte) (int64, *record, error) {

@@ -71,10 +71,14 @@ func WithClaimTimeout(d time.Duration) Option { return func(c *config) { c.claim
 // they are.
 func WithCodec(codec idempotency.Codec) Option { return func(c *config) { c.codec = codec } }
 
+// startTimeout limits New.
+const startTimeout = 15 * time.Second
+
 // New returns a store on db. It changes nothing in the database: it verifies
-// that the table is there (see [Migrate]) and that the connections are set up
-// so that the guarantee holds, and returns an error that says what to do where
-// they are not.
+// that the table is there (see [Migrate]), that the connections are set up so
+// that the guarantee holds, and that a record can be stored and read, which is
+// rolled back. It returns an error that says what to do where that is not so.
+// All of it has 15 s, in which on SQLite it waits for its turn to write.
 func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, error) {
 	c := newConfig(opts)
 	if err := checkTable(c.table); err != nil {
@@ -83,15 +87,21 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	if c.claimTimeout <= 0 {
 		return nil, fmt.Errorf("sqlstore: WithClaimTimeout: %v is not positive", c.claimTimeout)
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	e, err := d.open(ctx, db, c)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{
+	s := &Store{
 		engine:        e,
 		claimTimeout:  c.claimTimeout,
 		finishTimeout: c.finishTimeout,
 		codec:         c.codec,
 		claims:        claims{held: make(map[[16]byte]struct{})},
-	}, nil
+	}
+	if err := s.probe(ctx, c.table); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
