@@ -44,7 +44,9 @@ const storeFlags = `
   -store URL      the store; the default is $IDEMCTL_STORE
   -table NAME     the table of a SQL store; the default is idempotency_records
   -json           print JSON for scripts, times in UTC
-  -timeout D      give up after D; the default is 30s, 0 never
+`
+
+const timeoutFlag = `  -timeout D      give up after D, 0 never; the default is 30s
 `
 
 const selectFlags = `
@@ -52,12 +54,13 @@ const selectFlags = `
   -operation O    the operation
 `
 
-const schemaHelp = `Usage: idemctl schema -store postgres|mysql|sqlite|dynamodb|redis [flags]
+const schemaHelp = `Usage: idemctl schema [flags]
 
 Prints what creates the table: SQL, commands of the AWS CLI, or for Redis, where
 there is nothing to create, the settings that the server needs.
 
-  -store KIND     which store
+  -store KIND     postgres, mysql, sqlite, dynamodb or redis, or a store's URL; the
+                  default is $IDEMCTL_STORE
   -table NAME     the table's name; the default is idempotency_records, and
                   idempotency on DynamoDB
   -partitioned    PostgreSQL: partitioned by the time of UUIDv7 keys
@@ -75,7 +78,7 @@ sweep deletes it).
 ` + selectFlags + `  -state S        answer, claim, passed or expired; any is the default
   -limit N        stop after N records; the default is 100, 0 lists all
   -keys           print keys whole
-` + storeFlags
+` + storeFlags + timeoutFlag
 
 const showHelp = `Usage: idemctl show [flags] ID
        idemctl show [flags] -scope S -operation O -key K
@@ -84,7 +87,7 @@ Shows one record. What was answered is shown with -body alone.
 ` + selectFlags + `  -key K          the idempotency key
   -keys           print the key whole
   -body           print the answer's headers and body
-` + storeFlags
+` + storeFlags + timeoutFlag
 
 const releaseHelp = `Usage: idemctl release [flags] ID
        idemctl release [flags] -scope S -operation O -key K
@@ -101,7 +104,7 @@ cannot be released: end the transaction in the database.
 ` + selectFlags + `  -key K          the idempotency key
   -yes            do not ask
   -force          release a live claim too
-` + storeFlags
+` + storeFlags + timeoutFlag
 
 const sweepHelp = `Usage: idemctl sweep [flags]
 
@@ -110,12 +113,11 @@ sweeper works at a time; a second one deletes nothing. An interrupt ends it afte
 the batch, a second one at once. Redis and DynamoDB delete records by themselves.
 
   -dry-run        count them only; reads all records
-` + storeFlags + `
-There is no time limit by default.
+` + storeFlags + `  -timeout D      give up after D; the default is 0, never
 `
 
 const statsHelp = `Usage: idemctl stats [flags]
 
 Counts the records of each operation. It reads all records once, without locks: on
 a big table give it time (-timeout), and mind what a scan costs on DynamoDB.
-` + storeFlags
+` + storeFlags + timeoutFlag

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
@@ -11,8 +13,19 @@ import (
 
 func listFlags(inv *invocation, f *flag.FlagSet) {
 	selectors(inv, f)
-	f.TextVar(&inv.state, "state", inv.state, "")
-	f.UintVar(&inv.limit, "limit", 100, "")
+	f.Func("state", "", func(text string) error {
+		if inv.state.UnmarshalText([]byte(text)) != nil {
+			return errors.New("use any, answer, claim, passed or expired")
+		}
+		return nil
+	})
+	inv.limit = 100
+	f.Func("limit", "", func(text string) (err error) {
+		if inv.limit, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return errors.New("use a number of records, or 0 for all")
+		}
+		return nil
+	})
 	f.BoolVar(&inv.keys, "keys", false, "")
 }
 
@@ -31,7 +44,7 @@ func list(ctx context.Context, inv *invocation) error {
 	if !inv.json {
 		fmt.Fprintln(table, "ID\tSTATE\tSTATUS\tBYTES\tCREATED\tEXPIRES\tLEASE UNTIL\tOPERATION\tKEY\tSCOPE")
 	}
-	n, more := uint(0), false
+	n, more := uint64(0), false
 	for e, err := range inv.records.List(ctx, filter) {
 		if err != nil {
 			_ = table.Flush() // what has come is printed

@@ -45,7 +45,7 @@ type invocation struct {
 	force       bool
 	dryRun      bool
 	partitioned bool
-	limit       uint
+	limit       uint64
 	state       idempotency.State
 	id          idempotency.Identity // as far as it is given
 	record      [16]byte             // whose id is given, or follows from an identity
@@ -174,10 +174,10 @@ func (c command) parse(inv *invocation, args []string) error {
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	if !c.local {
-		flags.StringVar(&inv.store, "store", os.Getenv(envStore), "")
-		flags.StringVar(&inv.table, "table", "", "")
+		storeFlag(inv, flags)
 		flags.BoolVar(&inv.json, "json", false, "")
-		flags.DurationVar(&inv.timeout, "timeout", defaultTimeout, "")
+		inv.timeout = defaultTimeout
+		flags.Func("timeout", "", inv.setTimeout)
 	}
 	c.flags(inv, flags)
 	var more []string
@@ -186,19 +186,30 @@ func (c command) parse(inv *invocation, args []string) error {
 		case errors.Is(err, flag.ErrHelp):
 			return err
 		case err != nil:
-			return misuse("%s: %v", c.name, err)
+			return misuse("%v", err)
 		}
 		if args = flags.Args(); len(args) > 0 {
 			more, args = append(more, args[0]), args[1:]
 		}
 	}
 	switch {
-	case inv.timeout < 0:
-		return misuse("-timeout is %v; 0 never gives up", inv.timeout)
 	case c.one:
 		return inv.name(c.name, more)
 	case len(more) > 0:
 		return misuse("%s takes no arguments beside flags, and not %q", c.name, more[0])
+	}
+	return nil
+}
+
+// storeFlag are the flags that say where records are.
+func storeFlag(inv *invocation, f *flag.FlagSet) {
+	f.StringVar(&inv.store, "store", os.Getenv(envStore), "")
+	f.StringVar(&inv.table, "table", "", "")
+}
+
+func (inv *invocation) setTimeout(text string) (err error) {
+	if inv.timeout, err = time.ParseDuration(text); err != nil || inv.timeout < 0 {
+		return errors.New("a time has a unit, as 5s and 10m have; 0 never gives up")
 	}
 	return nil
 }

@@ -206,7 +206,6 @@ func TestPartitionedTable(t *testing.T) {
 	if got := must(t, exitDone, "", "list", "-store", store, "-table", "answers", "-json"); got != "" {
 		t.Errorf("an empty table has %s", got)
 	}
-	must(t, exitFailed, "", "schema", "-store", "mysql", "-partitioned")
 }
 
 // On every store a record can be listed, shown and released, by its id and by its
@@ -431,7 +430,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"lst"}, exitFailed, `no command "lst"`},
 		{[]string{"list"}, exitFailed, envStore},
 		{[]string{"list", "-sotre", "x"}, exitFailed, "-sotre"},
-		{[]string{"stats", "-store", "sqlite:x", "-timeout", "-1s"}, exitFailed, "-timeout is -1s"},
+		{[]string{"stats", "-store", "sqlite:x", "-timeout", "-1s"}, exitFailed, `"-1s" for flag -timeout: a time has a unit`},
+		{[]string{"stats", "-store", "sqlite:x", "-timeout", "5"}, exitFailed, `idemctl: invalid value "5" for flag -timeout: a time has a unit, as 5s and 10m have; 0 never gives up; idemctl help stats says more`},
 		{[]string{"list", "-store", "oracle://x"}, exitFailed, "none of postgres://"},
 		{[]string{"list", "-store", "postgres://app:hunter2@" + nobody + "/db?pool_max_conns=x"}, exitFailed, "pool_max_conns"},
 		{[]string{"list", "-store", "postgres://app:hunter2@" + nobody + "/db"}, exitFailed, "connect"},
@@ -459,8 +459,12 @@ func TestMistakes(t *testing.T) {
 		{[]string{"list", "-store", "sqlite:" + filepath.Join(t.TempDir(), "none.db")}, exitFailed, "none.db: no such file or directory; a new one begins with idemctl schema -store sqlite"},
 		{[]string{"list", "-store", "dynamodb://t?zone=x"}, exitFailed, "zone"},
 		{[]string{"list", "-store", "dynamodb://id:hunter2@t?region=x"}, exitFailed, "credentials"},
-		{[]string{"list", "-store", "sqlite:x", "-state", "stuck"}, exitFailed, "stuck"},
+		{[]string{"list", "-store", "sqlite:x", "-state", "stuck"}, exitFailed, `idemctl: invalid value "stuck" for flag -state: use any, answer, claim, passed or expired;`},
 		{[]string{"schema"}, exitFailed, "postgres, mysql, sqlite, dynamodb or redis"},
+		{[]string{"schema", "-store", "host=x password=hunter2"}, exitFailed, "postgres, mysql, sqlite, dynamodb or redis"},
+		{[]string{"schema", "-store", "mysql", "-partitioned"}, exitFailed, "-store postgres"},
+		{[]string{"schema", "-store", "dynamodb://t?zone=x"}, exitFailed, "zone"},
+		{[]string{"schema", "-store", "dynamodb:records"}, exitFailed, "of the form dynamodb://TABLE?region=REGION"},
 		{[]string{"schema", "-store", "postgres", "-table", "a b"}, exitFailed, `"a b"`},
 		{[]string{"schema", "-store", "dynamodb", "-table", "a;b"}, exitFailed, `"a;b"`},
 		{[]string{"schema", "-store", "redis", "-table", "t"}, exitFailed, "WithPrefix"},
@@ -474,7 +478,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"show", "-store", "sqlite:x", idText(fixed[0].Identity), "-bdy"}, exitFailed, "-bdy"},
 		{[]string{"release", "-store", "sqlite:x", "-key", "k"}, exitFailed, "either one id, or"},
 		{[]string{"list", "-store", "sqlite:x", "y"}, exitFailed, `and not "y"`},
-		{[]string{"list", "-store", "sqlite:x", "-limit", "-1"}, exitFailed, "-limit"},
+		{[]string{"list", "-store", "sqlite:x", "-limit", "-1"}, exitFailed, "-limit: use a number of records, or 0 for all;"},
 		{[]string{"stats", "-store", "sqlite:x", "y"}, exitFailed, `and not "y"`},
 		{[]string{"sweep", "-store", "sqlite:x", "y"}, exitFailed, `and not "y"`},
 		{[]string{"version", "y"}, exitFailed, `and not "y"`},
@@ -536,6 +540,16 @@ func TestHelp(t *testing.T) {
 		}
 		if got := must(t, exitDone, "", c.name, "-h"); got != c.help {
 			t.Errorf("%s -h prints\n%s", c.name, got)
+		}
+		if inv := new(invocation); !c.local {
+			_ = c.parse(inv, nil) // some lack an id
+			limit := regexp.MustCompile(`\n  -timeout .* the default is (\w+)`).FindAllStringSubmatch(c.help, -1)
+			if len(limit) != 1 {
+				t.Fatalf("the help of %s says of -timeout %q", c.name, limit)
+			}
+			if d, err := time.ParseDuration(limit[0][1]); err != nil || d != inv.timeout {
+				t.Errorf("the help of %s has the time limit %v (%v), and it is %v", c.name, d, err, inv.timeout)
+			}
 		}
 		// Each flag is explained, and each that is explained is there.
 		flags := flag.NewFlagSet(c.name, flag.ContinueOnError)

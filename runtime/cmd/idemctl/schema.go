@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/idemgen/idemgen/runtime/pgxstore"
@@ -12,16 +15,12 @@ import (
 )
 
 func schemaFlags(inv *invocation, f *flag.FlagSet) {
-	f.StringVar(&inv.store, "store", "", "")
-	f.StringVar(&inv.table, "table", "", "")
+	storeFlag(inv, f)
 	f.BoolVar(&inv.partitioned, "partitioned", false, "")
 }
 
 // schema prints what creates the table.
 func schema(_ context.Context, inv *invocation) error {
-	if inv.partitioned && inv.store != "postgres" {
-		return misuse("-partitioned is for -store postgres")
-	}
 	text, err := schemaOf(inv.store, inv.table, inv.partitioned)
 	if err != nil {
 		return err
@@ -30,8 +29,14 @@ func schema(_ context.Context, inv *invocation) error {
 	return err
 }
 
+// schemaOf takes a kind of store, or the URL of a store.
 func schemaOf(store, table string, partitioned bool) (text string, err error) {
-	switch store {
+	name, _, isURL := strings.Cut(store, ":")
+	kind := schemes[name].kind
+	if partitioned && kind != "postgres" {
+		return "", misuse("-partitioned is for -store postgres")
+	}
+	switch kind {
 	case "postgres":
 		var opts []pgxstore.Option
 		if table != "" {
@@ -46,14 +51,20 @@ func schemaOf(store, table string, partitioned bool) (text string, err error) {
 	case "sqlite":
 		text, err = sqlSchema(sqlstore.SQLite, table)
 	case "dynamodb":
-		return dynamoSchema(table)
+		aws := "aws"
+		if isURL {
+			if aws, table, err = fromURL(store, table); err != nil {
+				return "", err
+			}
+		}
+		return dynamoSchema(aws, table)
 	case "redis":
 		if table != "" {
 			return "", misuse("-table is for stores with tables; on Redis redisstore.WithPrefix chooses the names of keys")
 		}
 		return redisSettings, nil
 	default:
-		return "", misuse("-store is %q: schema takes postgres, mysql, sqlite, dynamodb or redis", store)
+		return "", misuse("schema takes -store postgres, mysql, sqlite, dynamodb or redis, or a store's URL as the other commands do")
 	}
 	if err != nil {
 		err = misuse("-table: %v", err)
@@ -71,19 +82,36 @@ func sqlSchema(d sqlstore.Dialect, table string) (string, error) {
 // dynamoTable is what DynamoDB takes as a table's name.
 var dynamoTable = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
 
+// fromURL returns the command that reaches the account of a store's URL, and the
+// store's table unless another one is given.
+func fromURL(store, table string) (aws, ofStore string, err error) {
+	u, err := url.Parse(store)
+	if err != nil {
+		return "", "", misuse("the store's URL is not of the form %s", schemes["dynamodb"].form)
+	}
+	ofStore, err = tableOf(u)
+	aws = "aws"
+	for _, name := range []string{"profile", "region", "endpoint"} {
+		if value := u.Query().Get(name); value != "" {
+			aws += " --" + strings.Replace(name, "endpoint", "endpoint-url", 1) + " '" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+	}
+	return aws, cmp.Or(table, ofStore), err
+}
+
 // dynamoSchema is what dynamostore.CreateTable does, as commands. They touch no table
 // that is there: time to live would delete items of one that holds something else.
-func dynamoSchema(table string) (string, error) {
+func dynamoSchema(aws, table string) (string, error) {
 	if table == "" {
 		table = "idempotency"
 	}
 	if !dynamoTable.MatchString(table) {
 		return "", misuse("-table: %q cannot be a table's name: use 3 to 255 letters, digits, _, - and .", table)
 	}
-	return fmt.Sprintf(`aws dynamodb create-table --table-name %[1]s --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST &&
-aws dynamodb wait table-exists --table-name %[1]s &&
-aws dynamodb update-time-to-live --table-name %[1]s --time-to-live-specification Enabled=true,AttributeName=ttl
-`, table), nil
+	return fmt.Sprintf(`%[2]s dynamodb create-table --table-name %[1]s --attribute-definitions AttributeName=id,AttributeType=S --key-schema AttributeName=id,KeyType=HASH --billing-mode PAY_PER_REQUEST &&
+%[2]s dynamodb wait table-exists --table-name %[1]s &&
+%[2]s dynamodb update-time-to-live --table-name %[1]s --time-to-live-specification Enabled=true,AttributeName=ttl
+`, table, aws), nil
 }
 
 // redisSettings are lines of redis.conf.

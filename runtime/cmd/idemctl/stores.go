@@ -36,50 +36,58 @@ type opened struct {
 	close   func()
 }
 
-// forms are what a store's URL looks like.
-var forms = map[string]string{
-	"postgres":   "postgres://HOST/DATABASE",
-	"postgresql": "postgresql://HOST/DATABASE",
-	"mysql":      "mysql://HOST/DATABASE",
-	"sqlite":     "sqlite:FILE, with the file's path, absolute or not",
-	"redis":      "redis://HOST:PORT/0",
-	"rediss":     "rediss://HOST:PORT/0",
-	"dynamodb":   "dynamodb://TABLE?region=REGION",
+// schemes are what a store's URL begins with: the kind of store, and what the URL
+// looks like.
+var schemes = map[string]struct{ kind, form string }{
+	"postgres":   {"postgres", "postgres://HOST/DATABASE"},
+	"postgresql": {"postgres", "postgresql://HOST/DATABASE"},
+	"mysql":      {"mysql", "mysql://HOST/DATABASE"},
+	"mariadb":    {"mysql", "mariadb://HOST/DATABASE"},
+	"sqlite":     {"sqlite", "sqlite:FILE, with the file's path, absolute or not"},
+	"redis":      {"redis", "redis://HOST:PORT/0"},
+	"rediss":     {"redis", "rediss://HOST:PORT/0"},
+	"dynamodb":   {"dynamodb", "dynamodb://TABLE?region=REGION"},
 }
+
+// errNoStore is for commands that need one.
+var errNoStore = misuse("no store is given: set %s or -store to its URL", envStore)
 
 // open opens the store that a URL names. What it says of a URL that cannot be read
 // does not quote it, since that may hold a password anywhere.
 func open(ctx context.Context, store, table string) (opened, error) {
 	if store == "" {
-		return opened{}, misuse("no store is given: set %s or -store to its URL", envStore)
+		return opened{}, errNoStore
 	}
-	scheme, rest, _ := strings.Cut(store, ":")
-	form, known := forms[scheme]
+	name, rest, _ := strings.Cut(store, ":")
+	scheme, known := schemes[name]
 	if !known {
 		return opened{}, misuse("the store's URL begins with none of postgres://, mysql://, sqlite:, redis://, rediss:// and dynamodb://")
 	}
-	if scheme == "sqlite" {
+	if scheme.kind == "sqlite" {
 		return openSQLite(ctx, rest, table)
 	}
 	u, err := url.Parse(store)
 	if err != nil {
 		return opened{}, misuse("the store's URL cannot be read: characters such as @ : / ? # %% in a password are written %%40 %%3A %%2F %%3F %%23 %%25")
 	}
-	isPostgres := scheme == "postgres" || scheme == "postgresql"
-	if !strings.HasPrefix(rest, "//") || u.Host == "" && !isPostgres { // drivers but pgx would take this machine
-		return opened{}, misuse("the store's URL is not of the form %s", form)
+	if !strings.HasPrefix(rest, "//") || u.Host == "" && scheme.kind != "postgres" { // drivers but pgx would take this machine
+		return opened{}, wrongForm(name)
 	}
 	switch {
-	case isPostgres:
+	case scheme.kind == "postgres":
 		return openPostgres(ctx, store, table)
-	case scheme == "mysql":
+	case scheme.kind == "mysql":
 		return openMySQL(ctx, u, table)
 	case table != "":
 		return opened{}, misuse("-table is for SQL stores: for Redis add prefix=… to the URL; DynamoDB's table stands in place of its host")
-	case scheme == "dynamodb":
+	case scheme.kind == "dynamodb":
 		return openDynamoDB(ctx, u)
 	}
 	return openRedis(ctx, u)
+}
+
+func wrongForm(scheme string) error {
+	return misuse("the store's URL is not of the form %s", schemes[scheme].form)
 }
 
 func openPostgres(ctx context.Context, store, table string) (opened, error) {
@@ -109,7 +117,7 @@ func openMySQL(ctx context.Context, u *url.URL, table string) (opened, error) {
 	cfg.Passwd, _ = u.User.Password()
 	cfg.DBName = strings.TrimPrefix(u.Path, "/")
 	if cfg.DBName == "" {
-		return opened{}, misuse("the store's URL is not of the form %s", forms["mysql"])
+		return opened{}, wrongForm(u.Scheme)
 	}
 	cfg.Logger = &mysql.NopLogger{} // what fails is an error as well
 	connector, err := mysql.NewConnector(cfg)
@@ -133,7 +141,7 @@ func openSQLite(ctx context.Context, file, table string) (opened, error) {
 		file = file[2:]
 	}
 	if file == "" || strings.HasPrefix(file, "//") {
-		return opened{}, misuse("the store's URL is not of the form %s", forms["sqlite"])
+		return opened{}, wrongForm("sqlite")
 	}
 	if _, err := os.Stat(file); err != nil {
 		return opened{}, fmt.Errorf("idemctl makes no database: %w; a new one begins with idemctl schema -store sqlite | sqlite3 FILE", err)
@@ -165,20 +173,30 @@ func keep(s records, err error, closing func()) (opened, error) {
 	return opened{s, closing}, nil
 }
 
-func openDynamoDB(ctx context.Context, u *url.URL) (opened, error) {
-	q := u.Query()
-	for name := range q {
+// tableOf returns the table that a URL of DynamoDB names, if idemctl knows all that
+// is in it.
+func tableOf(u *url.URL) (string, error) {
+	for name := range u.Query() {
 		if !slices.Contains([]string{"region", "endpoint", "profile", "prefix"}, name) {
-			return opened{}, misuse("the store's URL has the parameter %s: a DynamoDB store knows region, endpoint, profile and prefix", name)
+			return "", misuse("the store's URL has the parameter %s: a DynamoDB store knows region, endpoint, profile and prefix", name)
 		}
 	}
 	if u.User != nil {
-		return opened{}, misuse("a DynamoDB store takes credentials from where AWS's tools do, such as AWS_PROFILE, and none in its URL")
+		return "", misuse("a DynamoDB store takes credentials from where AWS's tools do, such as AWS_PROFILE, and none in its URL")
 	}
 	table := u.Host + strings.TrimSuffix(u.Path, "/")
 	if !dynamoTable.MatchString(table) {
-		return opened{}, misuse("the store's URL is not of the form %s: %q cannot be a table's name", forms["dynamodb"], table)
+		return "", misuse("the store's URL is not of the form %s: %q cannot be a table's name", schemes["dynamodb"].form, table)
 	}
+	return table, nil
+}
+
+func openDynamoDB(ctx context.Context, u *url.URL) (opened, error) {
+	table, err := tableOf(u)
+	if err != nil {
+		return opened{}, err
+	}
+	q := u.Query()
 	load := []func(*config.LoadOptions) error{
 		config.WithSharedConfigProfile(q.Get("profile")),
 		config.WithLogger(logging.Nop{}), // what matters is an error as well

@@ -289,6 +289,35 @@ func sqlOpen(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
+// A store's URL says which schema it needs, as does its scheme alone. On DynamoDB it
+// also says where the table is to be.
+func TestSchemaOfURL(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]string{
+		"postgresql": "postgres", "postgres://app:hunter2@host/shop": "postgres",
+		"mariadb": "mysql", "mysql://app:hunter2@host/shop": "mysql", "mariadb://host/shop": "mysql",
+		"sqlite:app.db":                "sqlite",
+		"rediss://:hunter2@host:6379/": "redis",
+		"dynamodb://idempotency":       "dynamodb",
+	} {
+		if got, want := must(t, exitDone, "", "schema", "-store", name), must(t, exitDone, "", "schema", "-store", kind); got != want {
+			t.Errorf("schema -store %s prints\n%s", name, got)
+		}
+	}
+	const there = "dynamodb://records?region=eu-central-1&endpoint=http://x/'"
+	for table, args := range map[string][]string{"records": nil, "others": {"-table", "others"}} {
+		got := must(t, exitDone, "", append([]string{"schema", "-store", there}, args...)...)
+		if strings.Count(got, `aws --region 'eu-central-1' --endpoint-url 'http://x/'\''' dynamodb `) != 3 || strings.Count(got, "--table-name "+table+" ") != 3 {
+			t.Errorf("schema %q prints\n%s", args, got)
+		}
+	}
+	cmd := program(t, "schema", "-table", "answers")
+	cmd.Env = append(cmd.Env, envStore+"=mariadb://host/shop")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "`answers_expires_at`") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // The commands for DynamoDB make a table and leave one alone that is there, whose
 // items a time to live would delete. Without -table it is the one of the docs.
 func TestSchemaOfDynamoDB(t *testing.T) {
