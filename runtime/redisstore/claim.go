@@ -69,7 +69,11 @@ func (a *attempt) claim(ctx context.Context, req idempotency.Request) (*record, 
 	}
 	switch state, rest := split(answer); {
 	case state == "record":
-		rec, err := decode(rest)
+		token, fields := split(rest)
+		rec, err := decode(fields)
+		if err == nil {
+			rec.token = token
+		}
 		return rec, time.Time{}, err
 	case state == "held":
 		return nil, time.Time{}, idempotency.ErrInFlight

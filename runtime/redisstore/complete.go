@@ -68,31 +68,38 @@ func (s *Store) complete(ctx context.Context, c completion) (settled bool, err e
 	defer cancel()
 	token := &counted{text: c.token}
 	keys, args := c.arguments(token)
+	answer, missing, err := s.insist(ctx, completeScript, token, keys, args)
+	switch {
+	case err == nil:
+		return true, c.judge(answer, missing, token.uncertain())
+	case !mayPass(err):
+		return s.settle(ctx, c, token.uncertain(), err)
+	}
+	return true, unanswered(token.uncertain(), err)
+}
+
+// insist sends a script until it is answered for good or ctx is over.
+func (s *Store) insist(ctx context.Context, script *redis.Script, token *counted, keys []string, args []any) (answer []any, missing, err error) {
 	for {
-		answer, replicas, err := s.send(ctx, token, keys, args)
-		switch {
-		case err == nil:
-			return true, c.judge(answer, replicas, s.cfg.replicas, token.uncertain())
-		case errors.Is(err, redis.ErrClosed):
-			return true, unanswered(token.uncertain(), err)
-		case !mayPass(err):
-			return s.settle(ctx, c, token.uncertain(), err)
+		answer, missing, err = s.send(ctx, script, token, keys, args)
+		if err == nil || !mayPass(err) || errors.Is(err, redis.ErrClosed) {
+			return answer, missing, err
 		}
 		pause := time.NewTimer(rand.N(resendPause))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return true, unanswered(token.uncertain(), err)
+			return nil, nil, err
 		}
 	}
 }
 
 // judge reads the script's answer.
-func (c *completion) judge(answer []any, replicas, wanted int, uncertain bool) error {
+func (c *completion) judge(answer []any, missing error, uncertain bool) error {
 	switch state, rest := split(answer); {
-	case state == "done" && replicas < wanted:
-		return outcomeUnknown(fmt.Errorf("redisstore: %d of %d replicas have received the answer", replicas, wanted))
+	case state == "done" && missing != nil:
+		return unreplicated(missing)
 	case state == "done":
 		return nil
 	case state == "lost" && uncertain:
@@ -141,53 +148,39 @@ func (c *completion) command(n any) string {
 	return "command"
 }
 
-// send runs the script, and waits for replicas on the same connection where
-// that is asked for.
-func (s *Store) send(ctx context.Context, token *counted, keys []string, args []any) (answer []any, replicas int, err error) {
-	run := func(eval scriptCall) (script, wait *redis.Cmd) { return eval(ctx, s.client, keys, args...), nil }
+// send runs a script, and waits for replicas on the same connection where that
+// is asked for: missing says why it is not known that enough of them have what it wrote.
+func (s *Store) send(ctx context.Context, script *redis.Script, token *counted, keys []string, args []any) (answer []any, missing, err error) {
+	run := func(eval scriptCall) (ran, wait *redis.Cmd) { return eval(ctx, s.client, keys, args...), nil }
 	if s.cfg.replicas > 0 {
 		node, err := s.master(ctx, keys[0])
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
-		run = func(eval scriptCall) (script, wait *redis.Cmd) {
+		run = func(eval scriptCall) (ran, wait *redis.Cmd) {
 			pipe := node.Pipeline()
-			script = eval(ctx, pipe, keys, args...)
+			ran = eval(ctx, pipe, keys, args...)
 			wait = pipe.Do(ctx, "WAIT", s.cfg.replicas, s.cfg.replicaWait.Milliseconds())
 			_, _ = pipe.Exec(ctx) // each command holds its own error
-			return script, wait
+			return ran, wait
 		}
 	}
-	script, wait := run(completeScript.EvalSha)
-	if redis.HasErrorPrefix(script.Err(), "NOSCRIPT") {
+	ran, wait := run(script.EvalSha)
+	if redis.HasErrorPrefix(ran.Err(), "NOSCRIPT") {
 		token.answers++
-		script, wait = run(completeScript.Eval)
+		ran, wait = run(script.Eval)
 	}
-	if err := script.Err(); err == nil || isReply(err) {
+	if err := ran.Err(); err == nil || isReply(err) {
 		token.answers++
 	}
-	if cluster, ok := s.client.(*redis.ClusterClient); ok && wait != nil && redis.HasErrorPrefix(script.Err(), "MOVED") {
+	if cluster, ok := s.client.(*redis.ClusterClient); ok && wait != nil && redis.HasErrorPrefix(ran.Err(), "MOVED") {
 		cluster.ReloadState(ctx) // the client follows by itself only outside pipelines of a node
 	}
-	if answer, err = script.Slice(); err != nil {
-		return nil, 0, err
+	if answer, err = ran.Slice(); err != nil || wait == nil {
+		return answer, nil, err
 	}
-	if wait != nil {
-		replicas, _ = wait.Int() // none, where WAIT has failed
-	}
-	return answer, replicas, nil
+	return answer, s.missing(wait), nil
 }
 
 // scriptCall runs a script by its hash or by its text.
 type scriptCall = func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd
-
-// master returns the client of the node that owns key.
-func (s *Store) master(ctx context.Context, key string) (*redis.Client, error) {
-	switch client := s.client.(type) {
-	case *redis.ClusterClient:
-		return client.MasterForKey(ctx, key)
-	case *redis.Client:
-		return client, nil
-	}
-	return nil, fmt.Errorf("redisstore: WithReplicas needs a *redis.Client or a *redis.ClusterClient, not a %T", s.client)
-}

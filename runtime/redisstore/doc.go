@@ -27,7 +27,8 @@
 // transaction. So a retry executes again and the writes are there once; but a
 // client has seen an answer that is not true any more, and what the first run
 // did outside Redis is done twice. min-replicas-to-write on the server bounds
-// how much can be lost, [WithReplicas] makes it rarer; neither prevents it.
+// how much can be lost; [WithReplicas] acknowledges and replays what replicas have
+// received, at a price, and makes losses rarer. Neither prevents them.
 // Where an answer must not be lost, use a store on a SQL database.
 //
 // The same holds for a server that restarts without its last writes: use

@@ -11,6 +11,7 @@ import (
 
 var (
 	errReturned = errors.New("redisstore: work has returned: its commands are no longer taken")
+	errGone     = errors.New("redisstore: the answer has expired, was released, or a failover has lost it")
 	errExec     = errors.New("redisstore: queued commands are sent by the store, together with the answer: leave Exec, Pipelined and TxPipelined out")
 )
 
@@ -26,6 +27,15 @@ func outcomeUnknown(err error) error {
 	return &idempotency.Error{
 		Code:   idempotency.CodeOutcomeUnknown,
 		Detail: "the answer to the completion was lost, and it is not known whether the effects were kept",
+		Err:    err,
+	}
+}
+
+// unreplicated is answered where an answer is stored and may be lost.
+func unreplicated(err error) error {
+	return &idempotency.Error{
+		Code:   idempotency.CodeOutcomeUnknown,
+		Detail: "the answer is stored, but it is not known whether enough replicas have it, so that a failover may lose it with its effects",
 		Err:    err,
 	}
 }

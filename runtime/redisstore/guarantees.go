@@ -8,7 +8,7 @@ import "github.com/idemgen/idemgen/runtime/idempotency"
 //   - Fenced: it compares the claim's token first.
 //   - Survives: Redis replicates asynchronously, so a failover can lose answers that
 //     were acknowledged, with what was queued, and so can a restart without
-//     appendfsync always. [WithReplicas] makes that rarer and does not change it.
+//     appendfsync always. [WithReplicas] makes that rarer and does not prevent it.
 func (*Store) Guarantees() idempotency.Guarantees {
 	return idempotency.Guarantees{
 		Atomic:   idempotency.AtomicQueued,

@@ -95,7 +95,7 @@ func (s *Store) unreachable(err error) error {
 // grant is the command that gives a user the rights that the store needs.
 func (s *Store) grant() string {
 	rights := "+info +command +eval +evalsha +time +hmget +hset +hstrlen +pexpire +pexpiretime +del +dump +restore"
-	if s.cluster.Load() {
+	if !isSingle(s.client) {
 		rights += " +cluster +readonly"
 	}
 	if s.cfg.replicas > 0 {
@@ -231,8 +231,12 @@ func (s *Store) probe(ctx context.Context) error {
 	a.tag = a.token
 	a.key = s.cfg.prefix + "{" + a.tag + "}:probe"
 	if s.cfg.replicas > 0 {
-		if _, err := s.master(ctx, a.key); err != nil {
+		node, err := s.master(ctx, a.key)
+		if err != nil {
 			return err
+		}
+		if err := node.Do(ctx, "WAIT", 0, 1).Err(); err != nil { // whether it is allowed
+			return s.unreachable(err)
 		}
 	}
 	if _, _, err := a.claim(ctx, idempotency.Request{}); err != nil {

@@ -116,25 +116,26 @@ func WithFinishTimeout(d time.Duration) Option {
 	return func(cfg *config) error { return positive("WithFinishTimeout", d, &cfg.finishTimeout) }
 }
 
-// WithReplicas makes every completion wait until n replicas have received it
-// (the command WAIT), and answers idempotency.ErrOutcomeUnknown if they have not
-// within the timeout, which must be below the client's ReadTimeout: the answer
-// is then stored on the master and a retry replays it, unless it is lost.
-// The default is not to wait.
+// WithReplicas makes every answer wait until n replicas have received it (the
+// command WAIT): that of the attempt that ran work, and each replay, whose record is
+// written again for it. Where they have not within the timeout, which must be
+// below the client's ReadTimeout, the request is idempotency.ErrOutcomeUnknown:
+// the answer is stored on the master, and a retry is replayed it once enough
+// replicas have it. The default is not to wait.
 //
-// What it gives: an answer that was acknowledged to the attempt that ran work
-// survives the death of the master if one of these replicas takes over. What it
-// does not: replays do not wait, so that a client that was told that the outcome
-// is unknown and retries, as generated ones do by themselves, can get an answer
-// that no replica has yet; claims do not wait either; Redis does not promise to
-// promote one of these replicas; and they hold what they have received in memory.
-// It makes losses rarer, and is no consensus.
+// What it gives: an answer that a client was given survives the death of the master
+// if one of these replicas takes over. What it does not: Redis does not promise to
+// promote one of them where there are more than n; they hold what they have received
+// in memory; claims do not wait, so that another attempt may run work beside one whose
+// claim a failover has lost; and neither does [Store.Lookup]. It makes losses rarer,
+// and is no consensus.
 //
-// [New] refuses a master that has fewer than n replicas: a process that starts
-// then would acknowledge no answer, and an n that the servers never have would
-// show only in requests that fail. A process that runs when a replica goes does
-// not stop: until it is back, each first request waits for the whole timeout and
-// is then idempotency.ErrOutcomeUnknown.
+// The price: a replay makes two round trips. And while a master has fewer than n
+// replicas, as after a failover where it had no more than n, no request of its slots
+// is answered. First requests run work, store its answer and are outcome_unknown
+// after the whole timeout, and so is each retry until there are replicas again. [New]
+// refuses such a master: an n that the servers never have would show only in
+// requests that fail.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(cfg *config) error {
 		if n < 1 {

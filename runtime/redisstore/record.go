@@ -12,6 +12,7 @@ import (
 // record is a stored answer as the scripts return it.
 type record struct {
 	idempotency.Identity
+	token                string // where it was read by a claim
 	fingerprint          string
 	status               int
 	header, body         []byte

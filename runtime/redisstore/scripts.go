@@ -15,6 +15,8 @@ var (
 	extendSource string
 	//go:embed lua/complete.lua
 	completeSource string
+	//go:embed lua/confirm.lua
+	confirmSource string
 	//go:embed lua/abandon.lua
 	abandonSource string
 	//go:embed lua/lookup.lua
@@ -27,6 +29,7 @@ var (
 	claimScript    = redis.NewScript(claimSource)
 	extendScript   = redis.NewScript(extendSource)
 	completeScript = redis.NewScript(completeSource)
+	confirmScript  = redis.NewScript(confirmSource)
 	abandonScript  = redis.NewScript(abandonSource)
 	lookupScript   = redis.NewScript(lookupSource)
 	releaseScript  = redis.NewScript(releaseSource)

@@ -67,6 +67,13 @@ func TestScriptsInEveryState(t *testing.T) {
 			"completed":       {"0", "mine", earlier, ""},
 			"rival completed": {"0", "rival", earlier, ""},
 		}},
+		{"confirm", run(confirmScript, "mine"), map[string]outcome{
+			"none":            {"gone", "", 0, ""},
+			"claimed":         {"gone", "mine", earlier, ""},
+			"rival's":         {"gone", "rival", earlier, ""},
+			"completed":       {"done", "mine", earlier, ""},
+			"rival completed": {"gone", "rival", earlier, ""},
+		}},
 		{"abandon", run(abandonScript, "mine"), map[string]outcome{
 			"none":            {"gone", "", 0, ""},
 			"claimed":         {"freed", "", 0, ""},

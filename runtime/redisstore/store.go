@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,7 @@ var (
 
 // Execute implements [idempotency.Store]. A first request makes two round trips:
 // the claim, and the completion together with what work has queued. A replay
-// makes one.
+// makes one, and with [WithReplicas] two.
 //
 // If a queued command fails, nothing is kept, the key is free, and Execute
 // returns an [*idempotency.CommitError] that wraps the server's error. If
@@ -56,7 +57,17 @@ func (s *Store) Execute(ctx context.Context, req idempotency.Request, work idemp
 	case err != nil:
 		return idempotency.Result{}, err
 	case found != nil:
-		return found.answer(ctx, s.cfg.codec, req)
+		res, err := found.answer(ctx, s.cfg.codec, req)
+		if err == nil {
+			err = s.confirm(ctx, a.key, found)
+		}
+		switch {
+		case errors.Is(err, errGone):
+			return s.Execute(ctx, req, work)
+		case err != nil:
+			return idempotency.Result{}, err
+		}
+		return res, nil
 	}
 
 	settled := false // the claim is over, or nobody knows

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -127,7 +128,7 @@ func TestRoundTrips(t *testing.T) {
 }
 
 // withReplica starts a server with a replica. The proxy between them is for
-// keeping what the replica has received a secret.
+// keeping from the replica what is written, or from the server that it was received.
 func withReplica(t *testing.T) (addr string, link *proxy) {
 	t.Helper()
 	addr = testenv.StartRedis(t)
@@ -143,7 +144,7 @@ func withReplica(t *testing.T) (addr string, link *proxy) {
 }
 
 // A completion that too few replicas have received is stored, but its outcome
-// is not promised. A retry replays it.
+// is not promised, and neither is that of a retry: it is replayed when they have it.
 func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	c := &tripCounter{}
@@ -160,10 +161,89 @@ func TestTooFewReplicas(t *testing.T) {
 	if !errors.Is(err, idempotency.ErrOutcomeUnknown) || trips != 2 {
 		t.Errorf("%v after %d round trips, want outcome unknown after 2", err, trips)
 	}
-	if res, err := s.Execute(t.Context(), request("another"), never(t)); err != nil || !res.Replayed {
-		t.Errorf("retry: %+v, %v", res, err)
+	before := expirations(t, client)
+	for range 2 { // the first teaches the server a script
+		trips = c.during(func() { _, err = s.Execute(t.Context(), request("another"), never(t)) })
+		var refusal *idempotency.Error
+		if !errors.As(err, &refusal) || refusal.Code != idempotency.CodeOutcomeUnknown || !strings.Contains(fmt.Sprint(refusal.Err), "0 of 1 replicas") {
+			t.Errorf("retry: %v, want outcome unknown, since no replica has it", err)
+		}
 	}
+	if after := expirations(t, client); after == before {
+		t.Errorf("PEXPIRE before and after: %s; WAIT promises nothing of what its connection has not written", after)
+	}
+	if trips != 2 {
+		t.Errorf("retry: %d round trips, want 2", trips)
+	}
+	link.darken(false)
+	do(t, client, "CLIENT", "KILL", "TYPE", "replica") // it comes again
+	eventually(t, "the replica to receive it", func() bool {
+		res, err := s.Execute(t.Context(), request("another"), never(t))
+		if err != nil && !errors.Is(err, idempotency.ErrOutcomeUnknown) || err == nil && (!res.Replayed || string(res.Body) != "first") {
+			t.Fatalf("retry: %+v, %v", res, err)
+		}
+		return err == nil
+	})
 	wantEffects(t, client, label, 2)
+}
+
+// Where WAIT fails, an answer is not promised either, and why is told. New finds
+// out first, and names the right that is missing.
+func TestWaitIsRefused(t *testing.T) {
+	t.Parallel()
+	addr, _ := withReplica(t)
+	admin := newClient(t, addr)
+	do(t, admin, "ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all")
+	client := newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "app", "any" })
+	replicas := redisstore.WithReplicas(1, time.Second)
+	s := newStore(t, client, replicas)
+	label := prefixOf(t)
+	do(t, admin, "ACL", "SETUSER", "app", "-wait")
+	for _, work := range []idempotency.Work[*redisstore.Tx]{pay(label, "first"), never(t)} {
+		_, err := s.Execute(t.Context(), request("k"), work)
+		if !errors.Is(err, idempotency.ErrOutcomeUnknown) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "NOPERM") {
+			t.Errorf("%v for %v, want outcome unknown for NOPERM", err, errors.Unwrap(err))
+		}
+	}
+	wantEffects(t, client, label, 1)
+	if _, err := redisstore.New(t.Context(), client, replicas, redisstore.WithLogger(nil)); err == nil || !strings.Contains(err.Error(), "+wait: ") {
+		t.Errorf("New: %v, want the right to be named", err)
+	}
+}
+
+// An answer that is deleted while its retry waits for replicas is not replayed:
+// nobody would know of it afterwards. The key is free.
+func TestAnswerGoesBeforeItIsReplayed(t *testing.T) {
+	t.Parallel()
+	addr, _ := withReplica(t)
+	p := newProxy(t, addr)
+	s := newStore(t, newClient(t, p.addr), redisstore.WithReplicas(1, time.Second))
+	label := prefixOf(t)
+	if _, err := s.Execute(t.Context(), request("k"), pay(label, "first")); err != nil {
+		t.Fatal(err)
+	}
+	confirm := p.onThen(script(t, "confirm"), cut, 1, func() {
+		if err := s.Release(t.Context(), request("k").Identity); err != nil {
+			t.Error(err)
+		}
+	})
+	res, err := s.Execute(t.Context(), request("k"), pay(label, "second"))
+	<-confirm.struck
+	if err != nil || res.Replayed || string(res.Body) != "second" {
+		t.Errorf("%+v, %v; want it to run", res, err)
+	}
+	wantEffects(t, newClient(t, addr), label, 2)
+}
+
+// expirations says how often the server has run PEXPIRE.
+func expirations(t *testing.T, server *redis.Client) string {
+	t.Helper()
+	stats, err := server.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Error(err)
+	}
+	calls, _, _ := strings.Cut(stats["Commandstats"]["cmdstat_pexpire"], ",")
+	return calls
 }
 
 // A completion whose answer is lost is waited for again when it is sent again,
@@ -186,26 +266,18 @@ func TestReplicaIsWaitedForAgain(t *testing.T) {
 			}
 			// The one that is sent again writes, since of other connections'
 			// writes WAIT promises nothing.
-			writes := func() string {
-				stats, err := server.InfoMap(t.Context(), "commandstats").Result()
-				if err != nil {
-					t.Error(err)
-				}
-				calls, _, _ := strings.Cut(stats["Commandstats"]["cmdstat_pexpire"], ",")
-				return calls
-			}
 			var before string
 			var completion *rule
 			_, err := s.Execute(t.Context(), request("k"), func(ctx context.Context, tx *redisstore.Tx) (idempotency.Response, error) {
 				link.darken(true)
-				completion = p.onThen(script(t, "complete"), loseAnswer, 1, func() { before = writes() })
+				completion = p.onThen(script(t, "complete"), loseAnswer, 1, func() { before = expirations(t, server) })
 				return pay(label, "first")(ctx, tx)
 			})
 			if !errors.Is(err, idempotency.ErrOutcomeUnknown) {
 				t.Errorf("%v, want outcome unknown", err)
 			}
 			<-completion.struck
-			if after := writes(); after == before {
+			if after := expirations(t, server); after == before {
 				t.Errorf("PEXPIRE before and after: %s", after)
 			}
 			wantEffects(t, server, label, 2)

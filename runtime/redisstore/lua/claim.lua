@@ -4,7 +4,7 @@
 local found = redis.call('HMGET', KEYS[1], 'token', 'status',
   'scope', 'operation', 'key', 'fingerprint', 'header', 'body', 'created_at', 'expires_at')
 if found[2] then
-  return {'record', unpack(found, 2)}
+  return {'record', unpack(found)}
 end
 if found[1] and found[1] ~= ARGV[1] then
   return {'held'}
