@@ -40,7 +40,8 @@ const repairSlots = "give them to masters (redis-cli --cluster fix), or start th
 //     served;
 //   - each master has the replicas that [WithReplicas] waits for, now;
 //   - the user may run the store's commands: New claims a key of its own and
-//     gives it up.
+//     gives it up. On a cluster that is one hash slot, chosen at random: whether
+//     the other masters take writes, New does not find out.
 //
 // A *redis.Ring is refused: it sends keys to other servers while one is down.
 func New(ctx context.Context, client redis.UniversalClient, opts ...Option) (*Store, error) {
@@ -130,12 +131,16 @@ func (s *Store) checkClient() error {
 	}
 	switch {
 	case !obeys:
-		return refusef("the client does not obey deadlines: set ContextTimeoutEnabled in its options")
+		return refusef("the client does not obey deadlines: set ContextTimeoutEnabled: true in its options")
 	case readTimeout > 0 && s.cfg.replicaWait >= readTimeout:
 		return refusef("WithReplicas waits for %v, and the client for no answer longer than %v: set a longer ReadTimeout in its options", s.cfg.replicaWait, readTimeout)
 	}
 	return nil
 }
+
+// behindSentinel is what go-redis has in place of the address in clients that
+// redis.NewFailoverClient has made.
+const behindSentinel = "FailoverClient"
 
 // server is a client of one server.
 type server interface {
@@ -151,10 +156,11 @@ func (s *Store) verify(ctx context.Context, client server) error {
 		return s.unreachable(err)
 	}
 	info := parseInfo(text)
-	name := "the server at port " + info["tcp_port"]
-	if node, ok := client.(*redis.Client); ok {
-		name = "the server at " + node.Options().Addr
+	at := "port " + info["tcp_port"]
+	if node, ok := client.(*redis.Client); ok && node.Options().Addr != behindSentinel {
+		at = node.Options().Addr
 	}
+	name := "the server at " + at
 	major, _, _ := strings.Cut(info["redis_version"], ".")
 	replicas, _ := strconv.Atoi(info["connected_slaves"])
 	switch n, err := strconv.Atoi(major); {
@@ -167,7 +173,8 @@ func (s *Store) verify(ctx context.Context, client server) error {
 	case info["role"] == "slave":
 		return refusef("%s is a replica, which takes no writes: connect to its master", name)
 	case replicas < s.cfg.replicas:
-		return refusef("%s has %d replicas, and WithReplicas waits for %d: no answer would be acknowledged", name, replicas, s.cfg.replicas)
+		return refusef("%s has %d of the %d replicas that WithReplicas waits for, and no answer would be acknowledged: attach replicas to it (REPLICAOF, or CLUSTER REPLICATE), or wait for fewer",
+			name, replicas, s.cfg.replicas)
 	}
 	if info["cluster_enabled"] == "1" {
 		if err := s.verifyCluster(ctx, client, name); err != nil {
@@ -182,15 +189,16 @@ func (s *Store) verify(ctx context.Context, client server) error {
 	case "noeviction":
 	case "":
 		s.cfg.logger.WarnContext(ctx, "redisstore: the server hides its maxmemory-policy; make sure that it is noeviction, since one that evicts lets executed requests run again",
-			slog.String("port", info["tcp_port"]))
+			slog.String("server", at))
 	default:
 		return refusef("%s evicts keys when memory is full (maxmemory-policy %s), and a request whose record is gone runs again: "+
-			"set maxmemory-policy noeviction (redis-cli CONFIG SET maxmemory-policy noeviction, and CONFIG REWRITE), or use a server of its own for the records; "+
-			"this prints the settings that it needs: idemctl schema -store redis", name, policy)
+			"set maxmemory-policy noeviction (now: redis-cli CONFIG SET maxmemory-policy noeviction; and in its redis.conf, for the next start), or use a server of its own for the records; "+
+			"idemctl schema -store redis prints the lines of redis.conf", name, policy)
 	}
 	if info["aof_enabled"] == "0" {
-		s.cfg.logger.WarnContext(ctx, "redisstore: the server writes no append-only file, and a restart lets executed requests run again; set appendonly yes: idemctl schema -store redis",
-			slog.String("server", name))
+		s.cfg.logger.WarnContext(ctx, "redisstore: a server writes no append-only file, and a restart lets executed requests run again: "+
+			"redis-cli CONFIG SET appendonly yes, and in its redis.conf, for the next start, the lines that idemctl schema -store redis prints",
+			slog.String("server", at))
 	}
 	return nil
 }

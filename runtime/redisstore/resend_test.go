@@ -465,12 +465,13 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, client, direct := routes[1].open(t)
-			s := newStore(t, client, redisstore.WithFinishTimeout(200*time.Millisecond), redisstore.WithLease(3*time.Second, time.Minute))
+			s := newStore(t, client, redisstore.WithFinishTimeout(time.Second), redisstore.WithLease(4*time.Second, time.Minute))
 			label := prefixOf(t)
-			p.on(script(t, "complete"), c.fate, 1000)
+			completion := p.on(script(t, "complete"), c.fate, 1000)
 			if _, err := s.Execute(t.Context(), request("k"), pay(label, "first")); !errors.Is(err, idempotency.ErrOutcomeUnknown) {
 				t.Fatalf("%v, want outcome unknown", err)
 			}
+			<-completion.struck
 			p.clear()
 			if !c.replayed {
 				if _, err := s.Execute(t.Context(), request("k"), never(t)); !errors.Is(err, idempotency.ErrInFlight) {

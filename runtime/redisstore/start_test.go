@@ -85,7 +85,7 @@ func TestStartIsRefused(t *testing.T) {
 		}, nil, []string{"use a Redis Cluster"}},
 		{"deadlines ignored", func(t *testing.T) redis.UniversalClient {
 			return newClient(t, testenv.Redis(t), func(o *redis.Options) { o.ContextTimeoutEnabled = false })
-		}, nil, []string{"ContextTimeoutEnabled"}},
+		}, nil, []string{"set ContextTimeoutEnabled: true"}},
 		{"deadlines ignored in a cluster", func(t *testing.T) redis.UniversalClient {
 			return newClusterClient(t, testenv.RedisCluster(t), func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = false })
 		}, nil, []string{"ContextTimeoutEnabled"}},
@@ -115,7 +115,7 @@ func TestStartIsRefused(t *testing.T) {
 		{"no such database", func(t *testing.T) redis.UniversalClient {
 			return newClient(t, testenv.Redis(t), func(o *redis.Options) { o.DB = 99 })
 		}, nil, []string{"refuses the client", "DB index"}},
-		{"fewer replicas", single, []redisstore.Option{redisstore.WithReplicas(1, time.Second)}, []string{"0 replicas", "WithReplicas"}},
+		{"fewer replicas", single, []redisstore.Option{redisstore.WithReplicas(1, time.Second)}, []string{"0 of the 1 replicas", "WithReplicas", "attach replicas"}},
 		{"waits for replicas too long", single, []redisstore.Option{redisstore.WithReplicas(1, time.Minute)}, []string{"WithReplicas", "ReadTimeout"}},
 		{"may not write", func(t *testing.T) redis.UniversalClient {
 			addr := testenv.StartRedis(t)
@@ -125,6 +125,18 @@ func TestStartIsRefused(t *testing.T) {
 			}
 			return newClient(t, addr, func(o *redis.Options) { o.Username, o.Password = "reader", "any" })
 		}, nil, []string{"+hset", "redis-cli ACL SETUSER app '~idempotency:*' +info"}},
+		{"may do nothing in a cluster", func(t *testing.T) redis.UniversalClient {
+			addr := testenv.StartRedis(t, "--cluster-enabled", "yes")
+			do(t, newClient(t, addr), "ACL", "SETUSER", "reader", "on", "nopass")
+			return newClusterClient(t, []string{addr}, func(o *redis.ClusterOptions) { o.Username, o.Password = "reader", "any" })
+		}, nil, []string{"+restore +cluster +readonly: "}},
+		{"evicts behind a Sentinel", func(t *testing.T) redis.UniversalClient {
+			sentinel, master, _ := testenv.StartRedisSentinel(t)
+			do(t, newClient(t, master), "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+			client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{sentinel}, ContextTimeoutEnabled: true})
+			t.Cleanup(func() { client.Close() })
+			return client
+		}, nil, []string{"the server at port ", "allkeys-lru", "in its redis.conf"}},
 		{"no prefix", single, []redisstore.Option{redisstore.WithPrefix("")}, []string{"WithPrefix"}},
 		{"braces in the prefix", single, []redisstore.Option{redisstore.WithPrefix("{all}")}, []string{"WithPrefix", "braces"}},
 		{"line break in the prefix", single, []redisstore.Option{redisstore.WithPrefix("a\r\nb")}, []string{"WithPrefix"}},
@@ -169,8 +181,15 @@ func TestServersAreWarnedOf(t *testing.T) {
 	if _, log := open(t, "aof_enabled:0", "aof_enabled:1"); log != "" {
 		t.Errorf("a server that tells its policy and keeps its data: %s", log)
 	}
-	if _, log := open(t, "aof_enabled:1", "aof_enabled:0"); !strings.Contains(log, "appendonly yes") || !strings.Contains(log, testenv.Redis(t)) {
+	if _, log := open(t, "aof_enabled:1", "aof_enabled:0"); !strings.Contains(log, "redis-cli CONFIG SET appendonly yes") || !strings.Contains(log, " server="+testenv.Redis(t)+"\n") {
 		t.Errorf("a server that forgets: %s", log)
+	}
+	var cluster bytes.Buffer
+	newStore(t, newCluster(t), redisstore.WithLogger(slog.New(slog.NewTextHandler(&cluster, nil))))
+	for _, p := range pairs(t, newClusterClient(t, testenv.RedisCluster(t))) {
+		if n := strings.Count(cluster.String(), " server="+p.master+"\n"); n != 1 {
+			t.Errorf("%d warnings of %s: %s", n, p.master, cluster.String())
+		}
 	}
 	s, log := open(t, "aof_enabled:0", "aof_enabled:1", "maxmemory_policy:", "hidden:")
 	if !strings.Contains(log, "maxmemory-policy") {
