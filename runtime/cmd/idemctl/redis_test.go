@@ -42,7 +42,7 @@ func TestSentinel(t *testing.T) {
 		t.Errorf("another database of the server has\n%s", got)
 	}
 	for wrong, says := range map[string]string{
-		strings.Replace(store, right, "", 1):                "sentinel",
+		strings.Replace(store, right, "", 1):                "sentinel_username=",
 		strings.Replace(store, "hunter3", "hunter4", 1):     "sentinel",
 		strings.Replace(store, "hunter2", "hunter4", 1):     "WRONGPASS",
 		strings.Replace(store, "=main", "=other", 1):        "sentinel",

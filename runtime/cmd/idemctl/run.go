@@ -221,11 +221,12 @@ var (
 	namedPassword = regexp.MustCompile(`((?i)password=)[^&\s"'\x60]+`)
 )
 
-// redacted is the text of err in one line, without the passwords of URLs, whoever
-// has quoted them, and without what would do something to a terminal.
+// redacted is the text of err for operators: in one line, in the words of URLs,
+// without their passwords, whoever has quoted them, and without what would do
+// something to a terminal.
 func redacted(err error) string {
 	text := userPassword.ReplaceAllString(err.Error(), "${1}xxxxx@")
-	text = namedPassword.ReplaceAllString(text, "${1}xxxxx")
+	text = inWordsOfURLs.Replace(namedPassword.ReplaceAllString(text, "${1}xxxxx"))
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

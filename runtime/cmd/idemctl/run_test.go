@@ -169,6 +169,9 @@ func TestErrorsNameTheCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			code, _, stderr := idemctl("", "stats", "-store", store, "-table", "answers")
+			if ofGo.MatchString(stderr) {
+				t.Errorf("speaks of Go: %s", stderr)
+			}
 			line := regexp.MustCompile(`idemctl (schema [^|]*) \| `).FindStringSubmatch(stderr)
 			if code != exitFailed || line == nil {
 				t.Fatalf("exit code %d\n%s", code, stderr)
@@ -186,7 +189,7 @@ func TestErrorsNameTheCommand(t *testing.T) {
 			// A table that is another one is compared with what it should be.
 			_, _, stderr = idemctl("", "stats", "-store", store, "-table", "other")
 			line = regexp.MustCompile(`idemctl (schema -store \S+ -table [^\s:]+)`).FindStringSubmatch(stderr)
-			if line == nil || !strings.Contains(must(t, exitDone, "", strings.Fields(line[1])...), "other_expires_at") {
+			if line == nil || !strings.Contains(must(t, exitDone, "", strings.Fields(line[1])...), "other_expires_at") || ofGo.MatchString(stderr) {
 				t.Errorf("the error for another table is\n%s", stderr)
 			}
 		})
@@ -601,7 +604,10 @@ func TestUnreadableAnswer(t *testing.T) {
 		}
 		for _, args := range [][]string{{}, {"-body"}, {"-json"}, {"-json", "-body"}} {
 			got := must(t, exitDone, "", append(append([]string{"show", "-store", store}, args...), idText(id))...)
-			if !strings.Contains(got, "unreadable") || !strings.Contains(got, "201") || strings.Contains(got, "body_base64") {
+			if strings.HasPrefix(header, "x'10") && !strings.Contains(got, "a server that has the one of this answer replays it") {
+				t.Errorf("show %q prints\n%s", args, got)
+			}
+			if !strings.Contains(got, "unreadable") || !strings.Contains(got, "201") || strings.Contains(got, "body_base64") || ofGo.MatchString(got) {
 				t.Errorf("show %q prints\n%s", args, got)
 			}
 			checkHarmless(t, "show", got)

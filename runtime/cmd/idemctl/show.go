@@ -107,7 +107,7 @@ func show(ctx context.Context, inv *invocation) error {
 	if inv.json {
 		j := recordJSON{entryJSON: inv.entryJSON(e), Fingerprint: hex.EncodeToString(r.Fingerprint)}
 		if unreadable != nil {
-			j.Unreadable = unreadable.Error()
+			j.Unreadable = inWordsOfURLs.Replace(unreadable.Error())
 		}
 		if inv.body {
 			j.Headers = r.Response.Header
@@ -136,7 +136,7 @@ func show(ctx context.Context, inv *invocation) error {
 		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
 	}
 	if unreadable != nil {
-		fmt.Fprintf(table, "unreadable\t%s\n", harmlessText(unreadable.Error()))
+		fmt.Fprintf(table, "unreadable\t%s\n", harmlessText(inWordsOfURLs.Replace(unreadable.Error())))
 	}
 	if err := table.Flush(); err != nil || !inv.body || unreadable != nil {
 		return err
