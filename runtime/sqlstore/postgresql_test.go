@@ -473,7 +473,7 @@ func TestSessionEndsBeforeCommit(t *testing.T) {
 			s := srv.store(t, through+"&application_name=held_up", 1)
 			p.before(srv.commit, func() {
 				for sessions := 1; sessions > 0; {
-					if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'held_up' AND datname = current_database()").Scan(&sessions); err != nil {
+					if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'held_up' AND state = 'idle in transaction' AND datname = current_database()").Scan(&sessions); err != nil {
 						t.Error(err)
 						return
 					}
