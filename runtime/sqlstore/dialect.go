@@ -3,12 +3,15 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"fmt"
 
 	"github.com/idemgen/idemgen/runtime/idempotency"
 )
 
 // Dialect is the SQL of one database: [SQLite], [MySQL] or [PostgreSQL].
 type Dialect interface {
+	// own is a query that only this database answers.
+	own() string
 	// schema returns the statements that create the table under its default
 	// name.
 	schema() string
@@ -16,6 +19,33 @@ type Dialect interface {
 	migrate(ctx context.Context, db *sql.DB, table string) error
 	// open refuses a database that cannot keep the guarantee.
 	open(ctx context.Context, db *sql.DB, c config) (engine, error)
+}
+
+// recognize refuses a database of another kind, and one that does not answer.
+func recognize(ctx context.Context, db *sql.DB, d Dialect) error {
+	answer := make(chan error, 1)
+	go func() { answer <- ask(ctx, db, d) }()
+	select {
+	case err := <-answer:
+		if ctx.Err() == nil {
+			return err
+		}
+	case <-ctx.Done(): // not every driver heeds it while it connects
+	}
+	return fmt.Errorf("connect: %w; is the address in the data source name that of such a server?", context.Cause(ctx))
+}
+
+func ask(ctx context.Context, db *sql.DB, d Dialect) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Close()
+	var answer any
+	if err := conn.QueryRowContext(ctx, d.own()).Scan(&answer); err != nil {
+		return fmt.Errorf("%s: %w; was sqlstore given the right dialect?", d.own(), err)
+	}
+	return nil
 }
 
 // engine makes the steps of an attempt in one database.

@@ -6,6 +6,9 @@ import "time"
 // fate, in tests that wait for it.
 func WithFinishTimeout(d time.Duration) Option { return func(c *config) { c.finishTimeout = d } }
 
+// WithStartTimeout limits New, in tests that wait for it.
+func WithStartTimeout(d time.Duration) Option { return func(c *config) { c.startTimeout = d } }
+
 // SweepStatements are those of a batch as they are kept, for a look at their
 // plans.
 func (s *Store) SweepStatements() []string {

@@ -25,6 +25,8 @@ type mysql struct{}
 //go:embed schema/mysql.sql
 var mysqlSchema string
 
+func (mysql) own() string { return "SELECT DATABASE()" }
+
 func (mysql) schema() string { return mysqlSchema }
 
 // migrate needs no lock: the one statement does nothing where another process

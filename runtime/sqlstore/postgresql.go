@@ -25,6 +25,8 @@ type postgresql struct{}
 //go:embed schema/postgresql.sql
 var postgresqlSchema string
 
+func (postgresql) own() string { return "SELECT current_setting('server_version')" }
+
 func (postgresql) schema() string { return postgresqlSchema }
 
 // migrate looks into the catalog first, and again under a lock, which is the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -136,5 +137,55 @@ func TestNewWaitsForWriter(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Errorf("New after the writer: %v", err)
+	}
+}
+
+// Whoever names the wrong dialect is told so.
+func TestWrongDialectIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, srv := range []server{sqliteServer(), mysqlServer(), postgresqlServer("pgx"), postgresqlServer("postgres")} {
+		t.Run(srv.name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := srv.pool(t)
+			for _, d := range []sqlstore.Dialect{sqlstore.SQLite, sqlstore.MySQL, sqlstore.PostgreSQL} {
+				if d == srv.dialect {
+					continue
+				}
+				if _, err := sqlstore.New(t.Context(), db, d); err == nil || !strings.Contains(err.Error(), "was sqlstore given the right dialect?") {
+					t.Errorf("New with %T: %v", d, err)
+				}
+				if err := sqlstore.Migrate(t.Context(), db, d); err == nil || !strings.Contains(err.Error(), "was sqlstore given the right dialect?") {
+					t.Errorf("Migrate with %T: %v", d, err)
+				}
+			}
+		})
+	}
+}
+
+// A server that says nothing, as one of another kind may, is not waited for
+// without end.
+func TestNewDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for driver, dsn := range map[string]string{
+		"mysql":    "root@tcp(" + silent.Addr().String() + ")/shop",
+		"pgx":      "postgres://" + silent.Addr().String() + "/shop",
+		"postgres": "postgres://" + silent.Addr().String() + "/shop?sslmode=disable",
+	} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			srv := postgresqlServer(driver)
+			if driver == "mysql" {
+				srv = mysqlServer()
+			}
+			_, err := sqlstore.New(t.Context(), srv.open(t, dsn, 0), srv.dialect, sqlstore.WithStartTimeout(50*time.Millisecond))
+			if err == nil || !strings.Contains(err.Error(), "is the address in the data source name that of such a server?") {
+				t.Errorf("New: %v", err)
+			}
+		})
 	}
 }

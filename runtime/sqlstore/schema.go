@@ -89,6 +89,9 @@ func Migrate(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
+	if err := recognize(ctx, db, d); err != nil {
+		return fmt.Errorf("sqlstore: migrate: %w", err)
+	}
 	if err := d.migrate(ctx, db, c.table); err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}

@@ -20,6 +20,8 @@ type sqlite struct{}
 //go:embed schema/sqlite.sql
 var sqliteSchema string
 
+func (sqlite) own() string { return "SELECT sqlite_version()" }
+
 func (sqlite) schema() string { return sqliteSchema }
 
 func (d sqlite) migrate(ctx context.Context, db *sql.DB, table string) error {
@@ -312,19 +314,29 @@ func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c conf
 			return fmt.Errorf("sqlstore: %s: %w", p.query, err)
 		}
 	}
-	switch {
-	case file == "" && db.Stats().MaxOpenConnections != 1:
+	if file == "" && db.Stats().MaxOpenConnections != 1 {
 		return errors.New("sqlstore: the database is in memory, where each connection has its own: use a file, or call SetMaxOpenConns(1) for a test")
-	case file != "" && (journal == "off" || journal == "memory"):
-		return fmt.Errorf("sqlstore: PRAGMA journal_mode is %s, which does not survive a crash: set it to wal", journal)
-	case file != "" && synchronous < 2:
-		return errors.New("sqlstore: PRAGMA synchronous is below FULL, so that a power failure can lose an answer that was sent: set it to FULL in the DSN, for each connection")
-	case busyTimeout <= 0:
-		return errors.New("sqlstore: PRAGMA busy_timeout is 0, so that concurrent requests fail instead of waiting for each other: set it to 5000 in the DSN, for each connection")
-	// Not every driver lets a context end this wait.
-	case busyTimeout > c.claimTimeout.Milliseconds():
-		return fmt.Errorf("sqlstore: PRAGMA busy_timeout is %d ms, longer than a request may wait for its claim: set it to at most %d in the DSN, or raise WithClaimTimeout",
-			busyTimeout, c.claimTimeout.Milliseconds())
+	}
+	patience := c.claimTimeout.Milliseconds()
+	var wrong, right []string
+	refuse := func(because, pragma string) {
+		wrong, right = append(wrong, "\n"+because), append(right, "_pragma="+pragma)
+	}
+	if busyTimeout <= 0 {
+		refuse("PRAGMA busy_timeout is 0, so that concurrent requests fail instead of waiting for each other", fmt.Sprintf("busy_timeout(%d)", min(5000, patience)))
+	}
+	if busyTimeout > patience { // not every driver lets a context end this wait
+		refuse(fmt.Sprintf("PRAGMA busy_timeout is %d ms, longer than a request may wait for its claim; or raise WithClaimTimeout", busyTimeout), fmt.Sprintf("busy_timeout(%d)", patience))
+	}
+	if file != "" && (journal == "off" || journal == "memory") {
+		refuse("PRAGMA journal_mode is "+journal+", which does not survive a crash", "journal_mode(wal)")
+	}
+	if file != "" && synchronous < 2 {
+		refuse("PRAGMA synchronous is below FULL, so that a power failure can lose an answer that was sent", "synchronous(full)")
+	}
+	if wrong != nil {
+		return fmt.Errorf("sqlstore: the connections cannot keep the guarantee: put %s into the data source name, for each connection (so for modernc.org/sqlite; the package's documentation has it for another driver)%s",
+			strings.Join(right, "&"), strings.Join(wrong, ""))
 	}
 	return nil
 }

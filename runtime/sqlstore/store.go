@@ -37,11 +37,12 @@ type config struct {
 	reader        *sql.DB
 	claimTimeout  time.Duration
 	finishTimeout time.Duration
+	startTimeout  time.Duration
 	codec         idempotency.Codec
 }
 
 func newConfig(opts []Option) config {
-	c := config{table: defaultTable, claimTimeout: 5 * time.Second, finishTimeout: 5 * time.Second}
+	c := config{table: defaultTable, claimTimeout: 5 * time.Second, finishTimeout: 5 * time.Second, startTimeout: 15 * time.Second}
 	for _, o := range opts {
 		o(&c)
 	}
@@ -71,9 +72,6 @@ func WithClaimTimeout(d time.Duration) Option { return func(c *config) { c.claim
 // they are.
 func WithCodec(codec idempotency.Codec) Option { return func(c *config) { c.codec = codec } }
 
-// startTimeout limits New.
-const startTimeout = 15 * time.Second
-
 // New returns a store on db. It changes nothing in the database: it verifies
 // that the table is there (see [Migrate]), that the connections are set up so
 // that the guarantee holds, and that a record can be stored and read, which is
@@ -87,8 +85,11 @@ func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, er
 	if c.claimTimeout <= 0 {
 		return nil, fmt.Errorf("sqlstore: WithClaimTimeout: %v is not positive", c.claimTimeout)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.startTimeout)
 	defer cancel()
+	if err := recognize(ctx, db, d); err != nil {
+		return nil, fmt.Errorf("sqlstore: %w", err)
+	}
 	e, err := d.open(ctx, db, c)
 	if err != nil {
 		return nil, err

@@ -50,15 +50,17 @@ func TestNewRefuses(t *testing.T) {
 			migrate(t, db)
 			script(`DROP INDEX idempotency_records_expires_at`)(t, db)
 		}, want: "no index on expires_at"},
-		{name: "synchronous normal", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: migrate, want: "set it to FULL"},
+		{name: "synchronous normal", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: migrate, want: "put _pragma=synchronous(full) into the data source name"},
 		{name: "synchronous on one connection", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: func(t *testing.T, db *sql.DB) {
 			migrate(t, db)
 			script(`PRAGMA synchronous = FULL`)(t, db)
 		}, want: "for each connection"},
 		{name: "no busy timeout", query: "_pragma=synchronous(full)", prepare: migrate, want: "PRAGMA busy_timeout is 0"},
-		{name: "busy timeout too long", query: "_pragma=busy_timeout(5001)&_pragma=synchronous(full)", prepare: migrate, want: "at most 5000"},
+		{name: "busy timeout too long", query: "_pragma=busy_timeout(5001)&_pragma=synchronous(full)", prepare: migrate, want: "put _pragma=busy_timeout(5000) into"},
 		{name: "journal off", query: pragmas + "_pragma=journal_mode(off)", prepare: migrate, want: "journal_mode is off"},
 		{name: "journal in memory", query: pragmas + "_pragma=journal_mode(memory)", prepare: migrate, want: "journal_mode is memory"},
+		{name: "all of it", query: "_pragma=journal_mode(off)&_pragma=synchronous(off)", prepare: migrate, want: "put _pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full) into"},
+		{name: "all of it mended", query: "_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)", prepare: migrate},
 		{name: "name with a quote", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable(`a"; DROP TABLE effects; --`)}, want: "cannot be a table's name"},
 		{name: "name with a dot", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("main.keys")}, want: "cannot be a table's name"},
 		{name: "no time to claim", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithClaimTimeout(0)}, want: "WithClaimTimeout: 0s is not positive"},
