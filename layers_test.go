@@ -53,6 +53,8 @@ var layers = map[string]layer{
 			// Only Generate and Configuration of this package are stable.
 			"github.com/oapi-codegen/oapi-codegen/v2/pkg/codegen",
 			"github.com/rogpeppe/go-internal/diff",
+			"golang.org/x/mod/modfile",
+			"golang.org/x/mod/module",
 			"gopkg.in/yaml.v3",
 		},
 	},

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"unicode"
 
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+
 	"github.com/idemgen/idemgen/generator/internal/diag"
 	"github.com/idemgen/idemgen/generator/internal/gosource"
 	"github.com/idemgen/idemgen/generator/internal/spec"
@@ -36,7 +39,8 @@ const configSchema = "https://raw.githubusercontent.com/idemgen/idemgen/main/gen
 
 // Init plans the config and the go:generate line for the package in dir.
 // The document is looked for unless spec names it. Version is the version of
-// idemgen to run, such as v0.1.0 or latest. Its errors are [Findings].
+// idemgen to run, such as v0.1.0 or latest, where the module does not have idemgen
+// as a tool. Its errors are [Findings].
 func Init(dir, document, version string) (Start, error) {
 	s := starter{dir: filepath.Clean(dir), document: document, version: version}
 	s.run()
@@ -302,22 +306,25 @@ generate:
 	s.add(s.oapi, content, "a config for oapi-codegen, which idemgen runs")
 }
 
-// goName is the name of the package, taken from the directory where it has no
-// Go files yet.
+// goName is the name of the package, taken from the last element of its import
+// path where it has no Go files yet.
 func (s *starter) goName() string {
 	if s.packageName != "" {
 		return s.packageName
 	}
-	abs, err := filepath.Abs(s.dir)
-	if err != nil {
-		return "api"
+	dir, root := realPath(s.dir), moduleRoot(s.dir)
+	last := filepath.Base(dir)
+	if dir == root {
+		content, _ := os.ReadFile(filepath.Join(root, "go.mod")) // one without a module's path leaves api
+		prefix, _, _ := module.SplitPathVersion(modfile.ModulePath(content))
+		last = filepath.Base(prefix)
 	}
 	name := strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return unicode.ToLower(r)
 		}
 		return -1
-	}, filepath.Base(abs))
+	}, last)
 	if !token.IsIdentifier(name) {
 		return "api"
 	}
@@ -370,10 +377,34 @@ func (s *starter) relative(path string) string {
 	return name
 }
 
+// toolPath is the import path of idemgen.
+const toolPath = "github.com/idemgen/idemgen/cmd/idemgen"
+
+// command is how go generate runs idemgen: as a tool of the module where it is
+// one, so that its version stands in one place, else by its version.
+func (s *starter) command() string {
+	paths, _ := filepath.Glob(filepath.Join(moduleRoot(s.dir), "*.mod")) // the pattern is valid
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		file, err := modfile.Parse(path, content, nil)
+		if err != nil || !slices.ContainsFunc(file.Tool, func(t *modfile.Tool) bool { return t.Path == toolPath }) {
+			continue
+		}
+		if filepath.Base(path) == "go.mod" {
+			return "go tool idemgen"
+		}
+		return "go tool -modfile=" + s.relative(path) + " idemgen"
+	}
+	return "go run " + toolPath + "@" + s.version
+}
+
 // writeDirective adds the go:generate line: under oapi-codegen's, which has to
 // run first, else to a new file.
 func (s *starter) writeDirective() {
-	line := "//go:generate go run github.com/idemgen/idemgen/cmd/idemgen@" + s.version
+	line := "//go:generate " + s.command()
 	if s.directive.file != "" {
 		src, err := os.ReadFile(s.directive.file)
 		if err != nil {
@@ -408,7 +439,7 @@ func (s *starter) next(doc *spec.Document) {
 		s.start.Next = append(s.start.Next, fmt.Sprintf("mark an operation: write x-idempotent: true beside its responses in %s, or name it under operations in %s",
 			diag.FileName(s.document), diag.FileName(filepath.Join(s.dir, configName))))
 	}
-	if s.version == "latest" {
+	if strings.HasSuffix(s.command(), "@latest") {
 		s.start.Next = append(s.start.Next, "write a released version in place of latest in the go:generate line, so that every machine generates the same code")
 	}
 	if s.generated && s.directive.file == "" && s.oapi == "" {
@@ -445,7 +476,7 @@ func (s *starter) uses(doc *spec.Document) []string {
 			continue
 		}
 		steps = append(steps,
-			fmt.Sprintf("implement %s; with var _ %[1]s[pgx.Tx] = service{} the compiler names a missing method (pgx.Tx is the store's transaction, service your type)", side.name),
+			fmt.Sprintf("implement %s; with var _ %[1]s[pgx.Tx] = service{} the compiler names a missing method (service is your type, and pgx.Tx the transaction of pgxstore; that of sqlstore is *sql.Tx, of redisstore *redisstore.Tx, of dynamostore *dynamostore.Tx)", side.name),
 			fmt.Sprintf("serve what %s makes of it: handlers that reach oapi-codegen's functions without it compile as before, and are unprotected", side.constructor))
 	}
 	return steps

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"runtime/debug"
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
@@ -43,9 +44,10 @@ func initialize(_ context.Context, inv *invocation) int {
 // releasedVersion is the version to name in a go:generate line: this program's
 // if others can get it.
 func releasedVersion() string {
-	version := toolVersion()
-	if !semver.IsValid(version) || module.IsPseudoVersion(version) || semver.Build(version) != "" {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Replace != nil || !semver.IsValid(info.Main.Version) ||
+		module.IsPseudoVersion(info.Main.Version) || semver.Build(info.Main.Version) != "" {
 		return "latest"
 	}
-	return version
+	return info.Main.Version
 }

@@ -340,6 +340,58 @@ func TestInitRefuses(t *testing.T) {
 	}
 }
 
+// A module that has idemgen as a tool runs it as one, from go.mod or from a file
+// of its own, so that its version stands in one place.
+func TestInitTool(t *testing.T) {
+	t.Parallel()
+	const tool = "\ntool (\n\tgithub.com/idemgen/idemgen/cmd/idemgen\n\tgolang.org/x/tools/cmd/stringer\n)\n"
+	for name, test := range map[string]struct{ file, want string }{
+		"go.mod":               {"go.mod", "go tool idemgen"},
+		"a file of its own":    {"tools.mod", "go tool -modfile=../tools.mod idemgen"},
+		"a file for something": {"other.txt", "go run github.com/idemgen/idemgen/cmd/idemgen@v0.1.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir, "go.mod", goMod)
+			write(t, dir, test.file, goMod+tool)
+			write(t, dir, "openapi.yaml", document)
+			write(t, dir, "api/doc.go", "package api\n")
+			start, err := generator.Init(filepath.Join(dir, "api"), "", "v0.1.0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(start.Files, func(f generator.File) bool {
+				return bytes.Contains(f.Content, []byte("//go:generate "+test.want+"\n"))
+			}) {
+				t.Errorf("no file runs %s: %v", test.want, start.Done)
+			}
+		})
+	}
+}
+
+// A package in the root of a module is named as the module is, not as the
+// directory in which somebody has put it.
+func TestInitNamesThePackage(t *testing.T) {
+	t.Parallel()
+	for module, want := range map[string]string{
+		"example.com/pay":     "pay",
+		"example.com/pay/v2":  "pay",
+		"example.com/Card-32": "card32",
+		"example.com/32":      "api",
+	} {
+		dir := t.TempDir()
+		write(t, dir, "go.mod", "module "+module+"\n\ngo 1.25.0\n")
+		write(t, dir, "openapi.yaml", document)
+		if _, stderr, code := idemgen("init", dir); code != exitDone {
+			t.Fatalf("exit %d: %s", code, stderr)
+		}
+		if got, _, _ := strings.Cut(read(t, dir, "generate.go"), "\n"); got != "package "+want {
+			t.Errorf("in module %s init writes %q", module, got)
+		}
+	}
+}
+
 // A released idemgen pins itself.
 func TestInitPins(t *testing.T) {
 	t.Parallel()
