@@ -79,7 +79,7 @@ func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operati
 	}
 	// What next refuses by itself, such as a body that does not decode, never
 	// reaches Run.
-	call.report(OutcomeInvalid, nil)
+	call.report(OutcomeInvalid, errUnreached)
 	returned := false
 	defer func() {
 		if !returned { // the panic goes on; it is only noted here
@@ -89,6 +89,13 @@ func (e *Edge[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request, op *Operati
 	next(w, call.request)
 	returned = true
 }
+
+// errScopeMissing is the refusal of a [Scope] that says nothing.
+var errScopeMissing = &Error{Code: CodeScopeMissing}
+
+// errUnreached stands for an error that only oapi-codegen's code knows, and the
+// caller that it has answered.
+var errUnreached = errors.New("idempotency: the request did not reach its handler: oapi-codegen's decoder has refused its body or a parameter, or a middleware has answered it")
 
 var errPanicked = errors.New("idempotency: the handler panicked, or its goroutine ended")
 
@@ -111,10 +118,12 @@ func (e *Edge[Tx]) admit(call *Call, w http.ResponseWriter) *Error {
 	call.key = key
 	scope, scopeErr := e.scope(r.Context(), r.Header)
 	switch {
+	case errors.Is(scopeErr, errScopeMissing):
+		return asRefusal(scopeErr)
 	case scopeErr != nil:
 		return &Error{Code: CodeInternal, Detail: "the caller could not be determined", Err: scopeErr}
 	case !validName(scope):
-		return &Error{Code: CodeScopeMissing, Detail: "the request does not say who the caller is"}
+		return errScopeMissing
 	}
 	call.scope = scope
 	if inBody {

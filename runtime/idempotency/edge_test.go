@@ -245,9 +245,9 @@ func TestRefusals(t *testing.T) {
 		{"joined lines", `{}`, []string{"Idempotency-Key", "k, k"}, 400, idempotency.CodeKeyInvalid, ""},
 		{"too long", `{}`, []string{"Idempotency-Key", strings.Repeat("k", 256)}, 400, idempotency.CodeKeyInvalid, ""},
 		{"not ASCII", `{}`, []string{"Idempotency-Key", "kæ"}, 400, idempotency.CodeKeyInvalid, ""},
-		{"no caller", `{}`, []string{"X-Api-Key", "<none>"}, 401, idempotency.CodeScopeMissing, ""},
-		{"blank caller", `{}`, []string{"X-Api-Key", " "}, 401, idempotency.CodeScopeMissing, ""},
-		{"two callers", `{}`, []string{"X-Api-Key", "alice", "X-Api-Key", "bob"}, 401, idempotency.CodeScopeMissing, ""},
+		{"no caller", `{}`, []string{"X-Api-Key", "<none>"}, 401, idempotency.CodeScopeMissing, "the header X-Api-Key is missing"},
+		{"blank caller", `{}`, []string{"X-Api-Key", " "}, 401, idempotency.CodeScopeMissing, "the header X-Api-Key is blank"},
+		{"two callers", `{}`, []string{"X-Api-Key", "alice", "X-Api-Key", "bob"}, 401, idempotency.CodeScopeMissing, "the header X-Api-Key is sent more than once"},
 		{"too large", strings.Repeat(" ", 1<<20) + "1", nil, 413, idempotency.CodeBodyTooLarge, "at most 1048576 bytes"},
 		{"bytes after the body", `{"amount":1}{"amount":9}`, nil, 400, idempotency.CodeBodyInvalid, ""},
 	} {
@@ -342,6 +342,22 @@ func TestScopeError(t *testing.T) {
 	}
 	if event.Outcome != idempotency.OutcomeInvalid || !errors.Is(event.Err, cause) {
 		t.Errorf("reported as %+v", event)
+	}
+}
+
+// A scope function can say what is missing, and the caller is told that alone.
+// Covers SEC-02.
+func TestScopeSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	const detail = "the token names no tenant"
+	refusal := &idempotency.Error{Code: idempotency.CodeScopeMissing, Detail: detail, Err: errShip}
+	edge := idempotency.NewEdge[struct{}](memstore.New(), func(context.Context, http.Header) (string, error) { return "x", fmt.Errorf("scope: %w", refusal) })
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", "/pay", nil)
+	r.Header.Set("Idempotency-Key", "k")
+	edge.ServeHTTP(w, r, &payOperation, func(http.ResponseWriter, *http.Request) { t.Error("next was called") })
+	if w.Code != 401 || !strings.Contains(w.Body.String(), detail) || strings.Contains(w.Body.String(), errShip.Error()) {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
@@ -713,8 +729,8 @@ func TestUndecodable(t *testing.T) {
 	if r := s.send(t, `{}`, "X-Undecodable", "1"); r.status != 400 {
 		t.Errorf("%+v", r)
 	}
-	if o := s.outcome(t); o != idempotency.OutcomeInvalid {
-		t.Errorf("outcome %s", o)
+	if e := <-s.events; e.Outcome != idempotency.OutcomeInvalid || e.Err == nil || !strings.Contains(e.Err.Error(), "did not reach its handler") {
+		t.Errorf("reported as %s, %v", e.Outcome, e.Err)
 	}
 	scope, err := idempotency.ScopeByHeader("X-Api-Key")(t.Context(), http.Header{"X-Api-Key": {"alice"}})
 	if err != nil {

@@ -64,7 +64,10 @@ type Event struct {
 	// serialization failures and deadlocks. Claim ends with the first run and
 	// Complete begins after the last; what lies between is in neither.
 	Runs int
-	Err  error // the refusal or the handler's error, nil otherwise
+	// Err is the refusal or the handler's error, nil otherwise. What
+	// oapi-codegen's code refuses by itself it tells its own error handler, and
+	// Err says only that the handler was not reached.
+	Err error
 }
 
 // Observer is told of every request to a marked operation whose parameters

@@ -89,7 +89,7 @@ var problemKinds = map[Code]problemKind{
 	CodeKeyMissing:       {http.StatusBadRequest, "Idempotency key is missing", ""},
 	CodeKeyInvalid:       {http.StatusBadRequest, "Idempotency key is invalid", ""},
 	CodeBodyInvalid:      {http.StatusBadRequest, "Request body is invalid", ""},
-	CodeScopeMissing:     {http.StatusUnauthorized, "Caller is not known", ""},
+	CodeScopeMissing:     {http.StatusUnauthorized, "Caller is not known", "the request does not say who the caller is"},
 	CodeInFlight:         {http.StatusConflict, "Request is in flight", "a request with this key is being executed; repeat this one later, with the same key"},
 	CodeKeyExpired:       {http.StatusPreconditionFailed, "Idempotency key is expired", ""},
 	CodeBodyTooLarge:     {http.StatusRequestEntityTooLarge, "Request body is too large", ""},

@@ -20,7 +20,8 @@ import (
 // which are Claim and Complete of the [idempotency.Event] where there are such.
 // All have the attributes idempotency.operation and idempotency.outcome, and
 // error.type where a request was refused or failed: the refusal's code, or
-// _OTHER for an error or a panic of the handler.
+// _OTHER for an error or a panic of the handler, and for a request that
+// oapi-codegen's decoder has refused.
 //
 // A span that records gets the same attributes and, where there are such,
 // idempotency.claim.duration and idempotency.complete.duration (seconds),
