@@ -548,7 +548,7 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Run(s.name+c.name, func(t *testing.T) {
 				t.Parallel()
 				p := newProxy(t, s.url(t))
-				store := s.open(t, newClient(p.URL, once), dynamostore.WithFinishTimeout(200*time.Millisecond),
+				store := s.open(t, newClient(p.URL, once), dynamostore.WithFinishTimeout(time.Second),
 					dynamostore.WithLease(3*time.Second, time.Minute), dynamostore.WithClockSkew(0))
 				label := prefixOf(t)
 				work := s.pay(t, label, "first")

@@ -43,8 +43,9 @@
 // Each step is a Lua script on the record's key, a hash that holds scope,
 // operation and key readably and is "idempotency:{id}". A record that is found
 // decides: it is replayed or refused as a mismatch. Time is the server's, also
-// for keys that carry one. A record ends by its time to live, which counts from
-// completion; there is nothing to sweep.
+// for keys that carry one; a replica that takes over goes on by its own clock. A
+// record ends by its time to live, which counts from completion; there is nothing
+// to sweep.
 //
 // A claim has a lease of 30 s, see [WithLease], that is extended while work
 // runs. A process that dies leaves its key in flight for the rest of it. Each
