@@ -41,7 +41,7 @@ func isForm(op *Operation, contentType string) bool {
 // it holds a key is not known, so nothing may run for it.
 func (c *Call) bodyKey() (string, error) {
 	contentType := c.ContentType()
-	if bodyOf(c.op, contentType) == BodyJSON {
+	if kind, _ := bodyOf(c.op, contentType); kind == BodyJSON {
 		return c.jsonKey()
 	}
 	if !isForm(c.op, contentType) {

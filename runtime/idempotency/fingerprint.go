@@ -272,8 +272,8 @@ const (
 // nothing of it. It comes last, so the body needs no frame.
 func (s *fingerprintScratch) appendBody(b []byte, op *Operation, in fingerprintInput) ([]byte, error) {
 	pointers, include := op.pointers()
-	kind := bodyOf(op, in.ContentType)
-	whole := appendContentType(b, op, in.ContentType, kind)
+	kind, typeVisible := bodyOf(op, in.ContentType)
+	whole := appendContentType(b, op, in.ContentType, kind, typeVisible)
 	head := len(whole)
 	var err error
 	switch {
@@ -311,27 +311,30 @@ func bodyInvalid(detail string, err error) error {
 	return &Error{Code: CodeBodyInvalid, Detail: detail, Err: err}
 }
 
-// bodyOf returns how a generated server hands over a body. A server with one
-// declared body takes it whatever the Content-Type says. Where several are taken
-// and disagree, the body counts as bytes.
-func bodyOf(op *Operation, contentType string) (kind BodyKind) {
+// bodyOf returns how a generated server hands over a body, and whether the
+// handler sees its whole Content-Type. A server with one declared body takes
+// it whatever the Content-Type says. Where several are taken and disagree, the
+// body counts as bytes.
+func bodyOf(op *Operation, contentType string) (kind BodyKind, typeVisible bool) {
 	matched := false
 	for _, body := range op.Bodies {
+		wild := strings.Contains(body.MediaType, "*")
+		typeVisible = typeVisible || wild
 		switch {
-		case len(op.Bodies) > 1 && !strings.Contains(body.MediaType, "*") && !body.takes(contentType):
+		case len(op.Bodies) > 1 && !wild && !body.takes(contentType):
+			continue
 		case !matched:
 			kind, matched = body.Kind, true
 		case kind != body.Kind:
 			kind = BodyRaw
 		}
+		// JSON, forms and plain text are handed over decoded, all others as a reader
+		// beside their Content-Type.
+		if body.Kind != BodyJSON && body.MediaType != formType && body.MediaType != "text/plain" {
+			typeVisible = true
+		}
 	}
-	return kind
-}
-
-// showsType reports whether a handler sees the Content-Type beside the body:
-// forms, plain text and JSON are handed over decoded, all others as a reader.
-func (b Body) showsType() bool {
-	return b.Kind != BodyJSON && b.MediaType != formType && b.MediaType != "text/plain" || strings.Contains(b.MediaType, "*")
+	return kind, typeVisible
 }
 
 // onlyJSON reports whether a server that takes a body of this Content-Type at all
@@ -346,22 +349,18 @@ func onlyJSON(contentType string) bool {
 	return strings.HasSuffix(sent, "/json") || strings.HasSuffix(sent, "+json")
 }
 
-// appendContentType appends the media type, in lower case. Parameters count only
-// where a handler sees them, and then in any order and with the charset in any
-// case; a multipart boundary never counts. Where a server has several bodies, each
-// letter of the Content-Type can decide which one it takes, and counts.
-func appendContentType(b []byte, op *Operation, contentType string, kind BodyKind) []byte {
-	several := len(op.Bodies) > 1
-	if several && kind != BodyMultipart {
-		return append(appendFramed(b, contentType), 0)
-	}
+// appendContentType appends the media type, in lower case unless its case
+// decides which of several bodies the server takes. Parameters count only where
+// a handler sees them, and then in any order and with the charset in any case;
+// a multipart boundary never counts.
+func appendContentType(b []byte, op *Operation, contentType string, kind BodyKind, visible bool) []byte {
 	mediaType, tail, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)
-	if !several {
+	if len(op.Bodies) < 2 {
 		mediaType = strings.ToLower(mediaType)
 	}
 	b = appendFramed(b, mediaType)
-	if tail == "" || len(op.Bodies) == 0 || !several && !op.Bodies[0].showsType() {
+	if !visible || tail == "" {
 		return append(b, 0)
 	}
 	_, parameters, err := mime.ParseMediaType(contentType)

@@ -68,7 +68,7 @@ x-idempotent: {retention: 48h}`,
 	{
 		Code:    "fingerprint-changed",
 		Title:   "Another part of requests counts than before.",
-		Meaning: "Live keys are stored with the fingerprint of their request, and a retry is compared under the rule that holds now. A header or cookie counts as soon as the document declares it, so a new one concerns those clients alone that have sent it all along: that is a warning. A body counts as a JSON value, as parts or as bytes, whichever the declared media types make of it; where there are several, so do the parameters of the Content-Type.",
+		Meaning: "Live keys are stored with the fingerprint of their request, and a retry is compared under the rule that holds now. A header or cookie counts as soon as the document declares it, so a new one concerns those clients alone that have sent it all along: that is a warning. A body counts as a JSON value, as parts or as bytes, whichever the declared media types make of it.",
 		Wrong:   `x-idempotent: {fingerprint: {exclude: [/sent_at, /trace]}}  # was {exclude: [/sent_at]}`,
 		Right:   `x-idempotent: {fingerprint: {exclude: [/sent_at]}}`,
 		Remedy:  "Keep the rule, or deploy the change when no retry of an earlier request can come.",

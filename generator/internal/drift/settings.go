@@ -205,35 +205,21 @@ func headersAndCookies(op *spec.Operation) []parameter {
 }
 
 // bodies compares as what the fingerprint takes a body of each type that was
-// declared, and whether it takes in all of the Content-Type, as it does where
-// there are several.
+// declared.
 func (c *comparison) bodies(old, op *spec.Operation) {
 	fp := op.Policy.Fingerprint
-	if len(fp.Include) > 0 && !slices.ContainsFunc(fp.Include, isPointer) {
-		return // bodies do not count
+	if fp.Raw || len(fp.Include) > 0 && !slices.ContainsFunc(fp.Include, isPointer) {
+		return // bodies count as their bytes, or do not
 	}
 	pos := op.Pos
 	if op.Body != nil {
 		pos = op.Body.Pos
 	}
-	before, changed := mediaTypes(old), false
-	for _, mediaType := range before {
-		if was, is := bodyKind(old, mediaType), bodyKind(op, mediaType); was != is && !fp.Raw { // all count as bytes there
+	for _, mediaType := range mediaTypes(old) {
+		if was, is := bodyKind(old, mediaType), bodyKind(op, mediaType); was != is {
 			c.errorf(pos, "fingerprint-changed", "the fingerprint of %s takes a body of type %q for %s now, and took it for %s: the retry of an earlier request with one is answered 422 mismatch; declare that type until no such retry can come", op.ID(), mediaType, is, was)
-			changed = true
 		}
 	}
-	if was, is := len(before) > 1, len(mediaTypes(op)) > 1; was != is && len(before) > 0 && !changed {
-		c.warnf(pos, "fingerprint-changed", "the fingerprint of %s has parameters of the Content-Type, such as a charset, where there are several media types, and %s now: the retry of an earlier request that has one is answered 422 mismatch, and no other client notices", op.ID(), several(is))
-	}
-}
-
-// several says how many media types there are.
-func several(yes bool) string {
-	if yes {
-		return "there are several"
-	}
-	return "there is one at most"
 }
 
 func isPointer(place string) bool { return strings.HasPrefix(place, "/") }
