@@ -95,7 +95,7 @@ func (s *Store) start(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if !found {
-		return fmt.Errorf(`the table %s does not exist, or not on the search_path: create it with pgxstore.Migrate, or by %s | psql "$DATABASE_URL"`,
+		return fmt.Errorf(`the table %s does not exist, or not on the search_path: create it with pgxstore.Migrate, or by %s | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`,
 			s.cfg.table.quoted(), s.cfg.schemaCommand())
 	}
 	if err := s.cfg.checkPartitioned(table); err != nil {

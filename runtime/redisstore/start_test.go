@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -202,7 +203,7 @@ func TestServersAreWarnedOf(t *testing.T) {
 
 // A user who may do nothing gets the command that grants what the store needs,
 // and it is enough: for a claim, a completion with a queued write and one that
-// is undone, a replay, a lookup and a release.
+// is undone, a replay, a lookup, an entry and its release. A list needs SCAN too.
 func TestRightsAreNamed(t *testing.T) {
 	t.Parallel()
 	addr := testenv.StartRedis(t)
@@ -247,8 +248,28 @@ func TestRightsAreNamed(t *testing.T) {
 		t.Errorf("a write that cannot be: %v", err)
 	}
 	wantEffects(t, admin, "effect", 1)
-	if err := s.Release(t.Context(), request("k").Identity); err != nil {
-		t.Error(err)
+	entries := 0
+	for e, err := range s.List(t.Context(), idempotency.Filter{ID: request("k").ID()}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ReleaseEntry(t.Context(), e); err != nil {
+			t.Error(err)
+		}
+		entries++
+	}
+	if entries != 1 {
+		t.Errorf("%d entries of one id", entries)
+	}
+	if err := s.Release(t.Context(), request("k").Identity); !errors.Is(err, idempotency.ErrNotFound) {
+		t.Errorf("release of what is not there: %v", err)
+	}
+	if _, err := s.Stats(t.Context()); err == nil || !strings.Contains(err.Error(), "'scan'") {
+		t.Errorf("all records, without +scan: %v", err)
+	}
+	do(t, admin, "ACL", "SETUSER", "app", "+scan")
+	if _, err := s.Stats(t.Context()); err != nil {
+		t.Errorf("all records: %v", err)
 	}
 }
 

@@ -30,7 +30,7 @@ func (postgresql) open(ctx context.Context, db *sql.DB, c config) (engine, error
 		return nil, fmt.Errorf("sqlstore: %w", err)
 	}
 	if !found {
-		return nil, fmt.Errorf("sqlstore: %w", missingTable(c.table, "postgres", `psql "$DATABASE_URL"`))
+		return nil, fmt.Errorf("sqlstore: %w", missingTable(c.table, "postgres", `psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`))
 	}
 	if db.Stats().MaxOpenConnections != 1 {
 		other, err := db.Conn(ctx)

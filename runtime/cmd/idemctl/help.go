@@ -36,8 +36,9 @@ IDEMCTL_STORE, since other users of a machine can see command lines:
       &profile=NAME          of AWS's configuration files
       &prefix=PREFIX         of dynamostore.WithPrefix
 
-The user needs the rights that the server's has. Exit codes: 0 done; 1 not found,
-refused or not confirmed; 2 wrong usage, interrupted, or the store failed.
+The user needs the rights that the server's has; list and stats also need SCAN on
+Redis and Scan on DynamoDB. Exit codes: 0 done; 1 not found, refused or not
+confirmed; 2 wrong usage, interrupted, or the store failed.
 `
 
 const storeFlags = `
