@@ -122,6 +122,11 @@
 // charset, time_zone, sql_mode. Answers that are larger than the server's
 // max_allowed_packet are refused before they are sent (response_too_large).
 //
+// InnoDB without a binary log shows a commit to others before it is on the disk. A
+// replay that comes at that moment waits for the end of the COMMIT, for a second
+// at most. Answers of leases are replayed at once: set innodb_flush_log_at_trx_commit=1,
+// log_bin and sync_binlog=1, with which nothing is shown too early.
+//
 // A statement that commits by itself, such as CREATE TABLE or LOCK TABLES, ends
 // the transaction of work: transaction_ended.
 //

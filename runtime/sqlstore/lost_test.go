@@ -47,7 +47,7 @@ func settled(t *testing.T, s *sqlstore.Store, req idempotency.Request, work idem
 // Covers CRA-04, CRA-09.
 func TestLostCommit(t *testing.T) {
 	t.Parallel()
-	soon := sqlstore.WithFinishTimeout(500 * time.Millisecond)
+	soon := sqlstore.WithFinishTimeout(1500 * time.Millisecond)
 	for _, srv := range servers() {
 		for _, c := range []struct {
 			name    string

@@ -149,6 +149,9 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 	if err == nil && !held.Valid {
 		err = errors.New("sqlstore: GET_LOCK failed")
 	}
+	if r := a.record; err == nil && !held.Bool && r.live() && !r.claim() && a.now-r.created < flushPatience.Milliseconds() {
+		held, err = e.flushed(ctx, conn, k)
+	}
 	if err != nil {
 		discard(conn) // it may hold the lock
 		conn.Close()
@@ -172,6 +175,19 @@ func (e *mysqlEngine) claim(ctx context.Context, k key) (*attempt, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// flushPatience limits how long a replay waits for the end of a COMMIT. An attempt
+// that has vanished keeps its lock until the server notices that.
+const flushPatience = time.Second
+
+// flushed waits for the lock of an attempt whose record is there. Without a binary
+// log InnoDB shows a commit to others before it is on the disk: a server that
+// crashes then has lost it, and an answer that was replayed would be lost.
+func (e *mysqlEngine) flushed(ctx context.Context, conn *sql.Conn, k key) (held sql.NullBool, err error) {
+	seconds := strconv.Itoa(int(flushPatience.Seconds()))
+	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+e.lock(k.id)+"', "+seconds+")").Scan(&held)
+	return held, err
 }
 
 func (e *mysqlEngine) plain(ctx context.Context) (*attempt, error) {

@@ -307,6 +307,55 @@ func TestReadOnlyWhileRunningOnMySQL(t *testing.T) {
 	}
 }
 
+// A record that others see while its COMMIT is not answered, and so perhaps not on
+// the disk, is replayed when the COMMIT is over, or after a moment.
+//
+// Covers CRA-16.
+func TestReplayWaitsForCommitOnMySQL(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{true, false} {
+		t.Run(fmt.Sprintf("Ends=%t", ends), func(t *testing.T) {
+			t.Parallel()
+			srv := mysqlServer()
+			db, dsn := srv.pool(t)
+			p, through := srv.proxied(t, dsn)
+			committing := srv.store(t, through, 1)
+			committed := p.on(srv.commit, holdAnswer)
+			go func() { _, _ = committing.Execute(t.Context(), request("k"), srv.work("k")) }()
+			<-committed
+			// The record stays young, however slow this machine is.
+			if _, err := db.ExecContext(t.Context(), "UPDATE idempotency_records SET created_at = created_at + 3600000"); err != nil {
+				t.Fatal(err)
+			}
+			replayed := make(chan error, 1)
+			other := srv.on(t, db)
+			go func() {
+				res, err := other.Execute(t.Context(), request("k"), never(t))
+				if err == nil && !res.Replayed {
+					err = errors.New("not replayed")
+				}
+				replayed <- err
+			}()
+			for waits := false; !waits; {
+				select {
+				case err := <-replayed:
+					t.Fatalf("answered before COMMIT was: %v", err)
+				default:
+				}
+				if err := db.QueryRowContext(t.Context(), "SELECT count(*) > 0 FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'").Scan(&waits); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ends {
+				p.stop()
+			}
+			if err := <-replayed; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A sweep of several batches deletes every expired record and no other, by the
 // index. While it is at work another sweeper leaves the work to it.
 //
