@@ -89,9 +89,6 @@ type keeper interface {
 	// find reads the clock and the record of id, outside a transaction. The record
 	// is nil where there is none.
 	find(ctx context.Context, id [16]byte) (now int64, r *record, err error)
-	// remove deletes the record of id that was written at created, unless it is a
-	// claim whose lease has not passed, and says how many that were.
-	remove(ctx context.Context, id [16]byte, created int64) (int64, error)
 	// sweep deletes at most limit expired records, or none while another
 	// sweeper is at work, and says how many.
 	sweep(ctx context.Context, limit int) (int64, error)

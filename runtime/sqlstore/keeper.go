@@ -69,25 +69,24 @@ func (s *Store) Lookup(ctx context.Context, id idempotency.Identity) (idempotenc
 // record that it has found when it was called, and never one that an attempt
 // in another process has completed since.
 func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
-	k := keyOf(id)
-	r, err := s.released(ctx, k, id)
-	switch {
-	case err != nil:
-		return err
-	case r.claim() && r.live():
-		return idempotency.ErrInFlight
+	if k := keyOf(id); s.claims.has(k.id) { // whose transaction may hold the only connection
+		return s.locked(k)
 	}
-	n, err := s.engine.remove(ctx, k.id, r.created)
-	if err != nil {
-		return fmt.Errorf("sqlstore: release: %w", err)
-	}
-	if n == 0 { // it has changed meanwhile
-		if _, r, err := s.engine.find(ctx, k.id); err == nil && r != nil && r.claim() && r.live() {
-			return idempotency.ErrInFlight
+	found := idempotency.Entry{Identity: id} // of no record
+	for e, err := range s.List(ctx, idempotency.Filter{ID: id.ID()}) {
+		if err != nil {
+			return err
 		}
+		if e.Identity == id {
+			found = e
+		}
+	}
+	found.State = 0 // a claim that is live stays
+	err := s.ReleaseEntry(ctx, found)
+	if errors.Is(err, idempotency.ErrChanged) {
 		return idempotency.ErrNotFound
 	}
-	return nil
+	return err
 }
 
 // released reads the record that is to be released, which is in flight while a

@@ -92,9 +92,9 @@ type mysqlEngine struct {
 
 	store, complete *sql.Stmt // parsed once for each connection
 	// The others hold $id and $lock, the name of the claim's lock; purge $ids.
-	enter, look, expire, delete string
-	due, purge                  string
-	leases                      leaseStatements
+	enter, look, expire string
+	due, purge          string
+	leases              leaseStatements
 }
 
 // write makes the statements.
@@ -109,7 +109,6 @@ func (e *mysqlEngine) write() {
 		" LEFT JOIN $table AS r ON r.id = IF(l.held IS NULL, $id, $id)")
 	e.look = r.Replace("$syncedSELECT $readOnly, $record FROM (SELECT 1 AS one) AS l LEFT JOIN $table AS r ON r.id = $id")
 	e.expire = r.Replace("DELETE FROM $table WHERE id = $id AND (expires_at <= $now OR lease_until <= $now)")
-	e.delete = r.Replace("DELETE FROM $table WHERE id = $id AND (lease_until IS NULL OR lease_until <= $now) AND created_at = ")
 	e.leases = newMySQLLeases(r)
 	e.due = r.Replace("SELECT HEX(id) FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ")
 	e.purge = r.Replace("DELETE FROM $table WHERE id IN ($ids) AND expires_at <= $now")
@@ -265,10 +264,6 @@ func (e *mysqlEngine) find(ctx context.Context, id [16]byte) (int64, *record, er
 		return 0, nil, errMySQLReadOnly
 	}
 	return now, r, err
-}
-
-func (e *mysqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
-	return affected(e.db.ExecContext(ctx, e.at(id, e.delete)+strconv.FormatInt(created, 10)))
 }
 
 // sweep finds the records without locks and deletes them by their ids: a DELETE

@@ -113,8 +113,8 @@ type postgresqlEngine struct {
 	table string // with the schema's name, quoted
 	space int64  // tells this table's advisory locks from another's
 
-	enter, look, store, expire, delete, purge string
-	leases                                    leaseStatements
+	enter, look, store, expire, purge string
+	leases                            leaseStatements
 }
 
 const (
@@ -144,7 +144,6 @@ func newPostgreSQLEngine(db *sql.DB, table string) *postgresqlEngine {
 			VALUES ($1::text::uuid, statement_timestamp(), statement_timestamp() + $9::bigint * interval '1 millisecond',
 			CASE WHEN current_setting('idemgen.claim', true) = $1::text THEN $6::smallint END, $2, $3, $4, $5, $7, $8)`),
 		expire: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND (expires_at <= now() OR lease_until <= now())`),
-		delete: r.Replace(`DELETE FROM $table WHERE id = $1::text::uuid AND (lease_until IS NULL OR lease_until <= now()) AND $created = $2::bigint`),
 		// As an array the ids are looked up in the index, whatever the planner
 		// thinks of the table's size.
 		purge: r.Replace(`DELETE FROM $table WHERE id = ANY(ARRAY(SELECT id FROM $table
@@ -260,19 +259,6 @@ func (e *postgresqlEngine) find(ctx context.Context, id [16]byte) (int64, *recor
 		return 0, nil, errReadOnly
 	}
 	return now, r, err
-}
-
-func (e *postgresqlEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
-	tx, err := e.db.BeginTx(ctx, readCommitted)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	n, err := affected(tx.ExecContext(ctx, e.delete, uuid(id), created))
-	if err != nil {
-		return 0, err
-	}
-	return n, tx.Commit()
 }
 
 // sweep makes each batch a transaction that skips records locked by others.

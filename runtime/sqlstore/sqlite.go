@@ -77,7 +77,6 @@ func (d sqlite) open(ctx context.Context, db *sql.DB, c config) (engine, error) 
 	}
 	e := &sqliteEngine{db: db, reader: c.reader, table: `main."` + c.table + `"`}
 	r := strings.NewReplacer("$table", e.table, "$now", sqliteNow)
-	e.delete = r.Replace(`DELETE FROM $table WHERE id = ? AND created_at = ? AND (lease_until IS NULL OR lease_until <= $now)`)
 	e.expire = r.Replace(`DELETE FROM $table WHERE id = ? AND lease_until <= $now`)
 	e.leases = newSQLiteLeases(r)
 	e.purge = r.Replace(`DELETE FROM $table WHERE id IN (SELECT id FROM $table WHERE expires_at <= $now ORDER BY expires_at LIMIT ?)`)
@@ -122,9 +121,9 @@ type sqliteEngine struct {
 	look, peek   *sql.Stmt // (id): the record, in the transaction or through the reader
 	store        *sql.Stmt
 
-	delete, purge string
-	expire        string // a claim whose lease has passed
-	leases        leaseStatements
+	purge  string
+	expire string // a claim whose lease has passed
+	leases leaseStatements
 }
 
 func (*sqliteEngine) oneWriter() bool { return true }
@@ -193,10 +192,6 @@ func (*sqliteEngine) remedy(err error) string {
 
 func (e *sqliteEngine) find(ctx context.Context, id [16]byte) (int64, *record, error) {
 	return scan(e.peek.QueryRowContext(ctx, id[:]))
-}
-
-func (e *sqliteEngine) remove(ctx context.Context, id [16]byte, created int64) (int64, error) {
-	return affected(e.db.ExecContext(ctx, e.delete, id[:], created))
 }
 
 func (e *sqliteEngine) sweep(ctx context.Context, limit int) (int64, error) {

@@ -245,7 +245,7 @@ func TestCollision(t *testing.T) {
 }
 
 // Release deletes the record that was there when it was called, not one that
-// another process has stored since.
+// another process has stored since, be it in the same millisecond.
 //
 // Covers CON-16.
 func TestReleaseSparesNewRecord(t *testing.T) {
@@ -261,7 +261,8 @@ func TestReleaseSparesNewRecord(t *testing.T) {
 		}
 	}
 	store("first")
-	if _, err := db.Exec(`UPDATE idempotency_records SET created_at = created_at - 1000`); err != nil {
+	var at int64
+	if err := db.QueryRow(`SELECT created_at FROM idempotency_records`).Scan(&at); err != nil {
 		t.Fatal(err)
 	}
 	s := newStore(t, openFaults(t, file, func(at moment) error {
@@ -270,6 +271,9 @@ func TestReleaseSparesNewRecord(t *testing.T) {
 				t.Error(err)
 			}
 			store("second")
+			if _, err := db.Exec(`UPDATE idempotency_records SET created_at = ?`, at); err != nil {
+				t.Error(err)
+			}
 		}
 		return nil
 	}))
