@@ -95,6 +95,11 @@ func TestTelemetry(t *testing.T) {
 		if operation, _ := attrs.Value("idempotency.operation"); operation.AsString() != "buyTickets" {
 			t.Errorf("a span of the operation %q", operation.AsString())
 		}
+		for _, name := range []attribute.Key{"http.request.method", "http.response.status_code"} {
+			if !attrs.HasValue(name) {
+				t.Errorf("otelhttp's span has no %s, so its names are not those of the stable conventions: %v", name, span.Attributes)
+			}
+		}
 		outcome, _ := attrs.Value("idempotency.outcome")
 		onSpans[outcome.AsString()]++
 		if record, found := attrs.Value("idempotency.record"); found {

@@ -21,12 +21,16 @@ package otelobserver
 
 import (
 	"errors"
+	"runtime/debug"
 
 	"go.opentelemetry.io/otel/metric"
 )
 
-// scope is the instrumentation scope of all metrics.
-const scope = "github.com/idemgen/idemgen/runtime/otelobserver"
+// scope is the instrumentation scope of all metrics. Its version is the module's.
+const (
+	scope      = modulePath + "/otelobserver"
+	modulePath = "github.com/idemgen/idemgen/runtime"
+)
 
 // meterOf returns the meter of a provider. A forgotten provider is an error:
 // the global one is used where the caller names it.
@@ -34,5 +38,24 @@ func meterOf(provider metric.MeterProvider) (metric.Meter, error) {
 	if provider == nil {
 		return nil, errors.New("otelobserver: the meter provider is nil; give otel.GetMeterProvider() for the global one, or noop.NewMeterProvider() for span attributes alone")
 	}
-	return provider.Meter(scope), nil
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = versionIn(info)
+	}
+	return provider.Meter(scope, metric.WithInstrumentationVersion(version)), nil
+}
+
+// versionIn returns the version of this module in a program, "" where it is built
+// from a directory.
+func versionIn(program *debug.BuildInfo) string {
+	for _, m := range program.Deps {
+		if m.Path != modulePath {
+			continue
+		}
+		if m.Replace != nil {
+			return m.Replace.Version
+		}
+		return m.Version
+	}
+	return ""
 }
