@@ -261,8 +261,8 @@ func TestReleaseSparesNewRecord(t *testing.T) {
 		}
 	}
 	store("first")
-	var at int64
-	if err := db.QueryRow(`SELECT created_at FROM idempotency_records`).Scan(&at); err != nil {
+	var millisecond int64
+	if err := db.QueryRow(`SELECT created_at FROM idempotency_records`).Scan(&millisecond); err != nil {
 		t.Fatal(err)
 	}
 	s := newStore(t, openFaults(t, file, func(at moment) error {
@@ -271,7 +271,7 @@ func TestReleaseSparesNewRecord(t *testing.T) {
 				t.Error(err)
 			}
 			store("second")
-			if _, err := db.Exec(`UPDATE idempotency_records SET created_at = ?`, at); err != nil {
+			if _, err := db.Exec(`UPDATE idempotency_records SET created_at = ?`, millisecond); err != nil {
 				t.Error(err)
 			}
 		}
