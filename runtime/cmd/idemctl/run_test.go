@@ -176,13 +176,8 @@ func TestErrorsNameTheCommand(t *testing.T) {
 			if code != exitFailed || line == nil {
 				t.Fatalf("exit code %d\n%s", code, stderr)
 			}
-			for statement := range strings.SplitSeq(must(t, exitDone, "", strings.Fields(line[1])...), ";\n") {
-				if strings.TrimSpace(statement) == "" {
-					continue
-				}
-				if _, err := db.ExecContext(t.Context(), statement); err != nil {
-					t.Fatalf("%s: %v", statement, err)
-				}
+			if err := carryOut(t, db, must(t, exitDone, "", strings.Fields(line[1])...)); err != nil {
+				t.Fatal(err)
 			}
 			must(t, exitDone, "", "stats", "-store", store, "-table", "answers")
 

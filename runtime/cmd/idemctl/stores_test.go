@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -192,16 +193,70 @@ type liveStore struct {
 func (s sqlServer) empty(t *testing.T) (store, dsn string) {
 	t.Helper()
 	store, dsn = s.open(t)
-	db := sqlOpen(t, s.driver, dsn)
-	for statement := range strings.SplitSeq(must(t, exitDone, "", "schema", "-store", s.kind), ";\n") {
+	if err := carryOut(t, sqlOpen(t, s.driver, dsn), must(t, exitDone, "", "schema", "-store", s.kind)); err != nil {
+		t.Fatal(err)
+	}
+	return store, dsn
+}
+
+// carryOut carries statements out, up to the first that fails.
+func carryOut(t *testing.T, db *sql.DB, statements string) error {
+	t.Helper()
+	for statement := range strings.SplitSeq(statements, ";\n") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
+			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
-	return store, dsn
+	return nil
+}
+
+// Who carries the schema out twice keeps the records, and on PostgreSQL is told.
+func TestSchemaTwice(t *testing.T) {
+	t.Parallel()
+	for _, s := range sqlServers {
+		t.Run(s.kind, func(t *testing.T) {
+			t.Parallel()
+			store, dsn := s.empty(t)
+			id := idempotency.Identity{Scope: "tenant", Operation: "pay", Key: "key"}
+			if err := execute(t, store, id, "first", func() {}); err != nil {
+				t.Fatal(err)
+			}
+			err := carryOut(t, sqlOpen(t, s.driver, dsn), must(t, exitDone, "", "schema", "-store", s.kind))
+			if told := err != nil && strings.Contains(err.Error(), `"idempotency_records" already exists`); told != (s.kind == "postgres") || err != nil && !told {
+				t.Errorf("the second time: %v", err)
+			}
+			must(t, exitDone, "", "show", "-store", store, idText(id))
+		})
+	}
+}
+
+// The line of the docs that makes the table on PostgreSQL fails where psql does.
+func TestSchemaThroughPsql(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("psql"); err != nil {
+		t.Skipf("psql is not installed: %v", err)
+	}
+	docs, err := os.ReadFile("../../../docs/idemctl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`idemctl schema -store postgres \| (psql.*)`).FindStringSubmatch(string(docs))
+	if line == nil {
+		t.Fatal("docs/idemctl.md has no such line")
+	}
+	store, _ := sqlServers[0].open(t)
+	for _, want := range []int{0, 3} { // 3 is psql's for an error in a script
+		sh := exec.CommandContext(t.Context(), "sh", "-c", line[1])
+		sh.Env = append(os.Environ(), "DATABASE_URL="+store, "LC_ALL=C")
+		sh.Stdin = strings.NewReader(must(t, exitDone, "", "schema", "-store", "postgres"))
+		out, _ := sh.CombinedOutput()
+		if got := sh.ProcessState.ExitCode(); got != want || strings.Contains(string(out), "already exists") != (want == 3) {
+			t.Errorf("%s exits with %d, want %d\n%s", line[1], got, want, out)
+		}
+	}
 }
 
 func liveStores() []liveStore {
