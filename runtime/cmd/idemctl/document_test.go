@@ -1,13 +1,41 @@
 package main
 
 import (
+	"errors"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/idemgen/idemgen/runtime/idempotency"
 )
+
+// The scope of a header's value is what the docs and a message let a shell compute.
+func TestScopeOfHeader(t *testing.T) {
+	t.Parallel()
+	store, _ := sqlServers[2].empty(t)
+	code, _, stderr := idemctl("", "show", "-store", store, "-scope", "demo", "-operation", "pay", "-key", "k")
+	if code != exitRefused || !strings.Contains(stderr, scopeOfHeader) {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	docs, err := os.ReadFile("../../../docs/idemctl.md")
+	line := strings.Replace(scopeOfHeader, "VALUE", "demo", 1)
+	if err != nil || !strings.Contains(string(docs), "$("+line+")\n") {
+		t.Errorf("docs/idemctl.md does not have %q: %v", line, err)
+	}
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skipf("openssl is not installed: %v", err)
+	}
+	got, err := exec.CommandContext(t.Context(), "sh", "-c", line).Output()
+	want, errScope := idempotency.ScopeByHeader("X-Tenant")(t.Context(), http.Header{"X-Tenant": {"demo"}})
+	if err := errors.Join(err, errScope); err != nil || strings.TrimSpace(string(got)) != want {
+		t.Errorf("%s prints %q, want %q (%v)", line, got, want, err)
+	}
+}
 
 // What docs/idemctl.md shows is what a test of this package has printed, and the
 // commands in it have the flags that there are.

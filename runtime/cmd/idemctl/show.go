@@ -67,16 +67,22 @@ func (inv *invocation) find(ctx context.Context) (idempotency.Entry, error) {
 	return idempotency.Entry{}, inv.notFound()
 }
 
+// scopeOfHeader prints the scope that idempotency.ScopeByHeader makes of VALUE.
+const scopeOfHeader = "printf %s VALUE | openssl dgst -sha256 -binary | openssl base64 | tr '+/' '-_' | tr -d ="
+
 // notFound says that the record is not there, and where it can be all the same.
 func (inv *invocation) notFound() error {
-	const none = "there is no such record"
+	why := "there is no such record"
 	switch inv.records.(type) {
 	case *redisstore.Store:
-		return refuse(none + ". With redisstore.WithHashTag, the store's URL also needs the record's hash_tag=")
+		why += ". With redisstore.WithHashTag, the store's URL also needs the record's hash_tag="
 	case *pgxstore.Store, *sqlstore.Store:
-		return refuse(none + ". A request that runs in a transaction of the database has none yet")
+		why += ". A request that runs in a transaction of the database has none yet"
 	}
-	return refuse(none)
+	if inv.id.Scope != "" {
+		why += ". With idempotency.ScopeByHeader the scope is a hash of the header's value: " + scopeOfHeader
+	}
+	return &refusal{why}
 }
 
 // recordJSON is a whole record for scripts.
