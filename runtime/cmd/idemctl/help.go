@@ -20,7 +20,8 @@ const storeHelp = `The store is a URL, given by -store or better by the environm
 IDEMCTL_STORE, since other users of a machine can see command lines:
 
   postgres://USER:PASSWORD@HOST:5432/DATABASE      with all settings of pgx
-  mysql://USER:PASSWORD@HOST:3306/DATABASE         with all of go-sql-driver
+  mysql://USER:PASSWORD@HOST:3306/DATABASE         with all of go-sql-driver;
+                                                   also mariadb://
   sqlite:FILE                                      a path, absolute or not
   redis://USER:PASSWORD@HOST:6379/0                with all of go-redis;
                                                    rediss:// with TLS
@@ -51,7 +52,7 @@ const timeoutFlag = `  -timeout D      give up after D, 0 never; the default is 
 `
 
 const selectFlags = `
-  -scope S        the scope of the caller
+  -scope S        what the server's scope function returns, as list prints it
   -operation O    the operation
 `
 
@@ -62,8 +63,8 @@ there is nothing to create, the settings that the server needs.
 
   -store KIND     postgres, mysql, sqlite, dynamodb or redis, or a store's URL; the
                   default is $IDEMCTL_STORE
-  -table NAME     the table's name; the default is idempotency_records, and
-                  idempotency on DynamoDB
+  -table NAME     the table's name; the default is idempotency_records, and on
+                  DynamoDB the URL's, or idempotency
   -partitioned    PostgreSQL: partitioned by the time of UUIDv7 keys
 `
 

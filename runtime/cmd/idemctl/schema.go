@@ -64,7 +64,7 @@ func schemaOf(store, table string, partitioned bool) (text string, err error) {
 		}
 		return redisSettings, nil
 	default:
-		return "", misuse("schema takes -store postgres, mysql, sqlite, dynamodb or redis, or a store's URL as the other commands do")
+		return "", misuse("schema takes -store postgres, mysql, sqlite, dynamodb or redis, or a store's URL, and without -store that of %s", envStore)
 	}
 	if err != nil {
 		err = misuse("-table: %v", err)
