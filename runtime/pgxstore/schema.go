@@ -148,8 +148,8 @@ func (cfg *config) schemaCommand() string {
 	return command
 }
 
-// errEarlier says of a column that tables of earlier versions lack it.
-var errEarlier = errors.New("apply pgxstore.Migrate, which adds it")
+// errEarlier says of columns that tables of earlier versions lack them.
+var errEarlier = errors.New("apply pgxstore.Migrate, which adds them")
 
 // upgrade adds what a table of an earlier version lacks.
 func (t table) upgrade(ctx context.Context, tx pgx.Tx) error {
@@ -225,7 +225,7 @@ func (t table) inspect(ctx context.Context, db querier) (table, bool, error) {
 		return t, true, fmt.Errorf("%s is no table: it may be a view or a foreign table; choose another name with pgxstore.WithTable", t.quoted())
 	}
 	if !permanent {
-		return t, true, fmt.Errorf("the table %s is UNLOGGED or TEMPORARY: a crash would lose answers and keep what handlers have done; ALTER TABLE %[1]s SET LOGGED", t.quoted())
+		return t, true, fmt.Errorf("the table %s is UNLOGGED or TEMPORARY: a crash would lose answers and keep what handlers have done: ALTER TABLE %[1]s SET LOGGED;", t.quoted())
 	}
 	if err := t.check(ctx, db, oid); err != nil {
 		return t, true, err
@@ -258,7 +258,7 @@ func (t table) checkPartitions(ctx context.Context, db querier, oid uint32) (byT
 }
 
 func noDefault(t table) error {
-	return fmt.Errorf("the table %s has no default partition: a record that falls into no other one is refused after its handler has run; CREATE TABLE %s PARTITION OF %[1]s DEFAULT",
+	return fmt.Errorf("the table %s has no default partition: a record that falls into no other one is refused after its handler has run: CREATE TABLE %s PARTITION OF %[1]s DEFAULT;",
 		t.quoted(), table{schema: t.schema, name: t.name + "_default"}.quoted())
 }
 
@@ -266,7 +266,8 @@ func noDefault(t table) error {
 func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	var wrong []error
 	// quote_all_identifiers quotes the names of types too.
-	rows, err := db.Query(ctx, `select attname, replace(format_type(atttypid, null), '"', ''), attnotnull and not atthasdef and attidentity = '' and attgenerated = '', attnotnull
+	rows, err := db.Query(ctx, `select attname, replace(format_type(atttypid, null), '"', ''), attnotnull and not atthasdef and attidentity = '' and attgenerated = '', attnotnull,
+		coalesce((select 'DROP CONSTRAINT ' || quote_ident(conname) || ', ' from pg_constraint where conrelid = attrelid and contype = 'p' and attnum = any(conkey)), '')
 		from pg_attribute where attrelid = $1 and attnum > 0 and not attisdropped`, pgx.QueryExecModeExec, oid)
 	if err != nil {
 		return err
@@ -274,35 +275,50 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	type column struct {
 		kind               string
 		mandatory, notNull bool
+		unkeyed            string // what drops a primary key that the column is a part of
 	}
 	found := make(map[string]column)
 	var name string
 	var c column
-	if _, err := pgx.ForEachRow(rows, []any{&name, &c.kind, &c.mandatory, &c.notNull}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&name, &c.kind, &c.mandatory, &c.notNull, &c.unkeyed}, func() error {
 		found[name] = c
 		return nil
 	}); err != nil {
 		return err
 	}
+	alter := "ALTER TABLE " + t.quoted() + " "
+	var absent, add []string
 	for _, want := range columns {
-		switch got, ok := found[want.name]; {
-		case !ok && want.nullable:
-			wrong = append(wrong, fmt.Errorf("column %s is missing: %w, or ALTER TABLE %s ADD COLUMN %[1]s %[4]s", want.name, errEarlier, t.quoted(), want.kind))
-		case !ok:
-			wrong = append(wrong, fmt.Errorf("column %s is missing", want.name))
-		case got.kind != want.kind:
-			wrong = append(wrong, fmt.Errorf("column %s is %s instead of %s: ALTER TABLE %s ALTER COLUMN %[1]s TYPE %[3]s USING %[1]s::%[3]s", want.name, got.kind, want.kind, t.quoted()))
-		case !got.notNull && !want.nullable:
-			wrong = append(wrong, fmt.Errorf("column %s lacks NOT NULL: ALTER TABLE %s ALTER COLUMN %[1]s SET NOT NULL", want.name, t.quoted()))
-		case got.notNull && want.nullable:
-			wrong = append(wrong, fmt.Errorf("column %s has NOT NULL: ALTER TABLE %s ALTER COLUMN %[1]s DROP NOT NULL", want.name, t.quoted()))
-		}
+		got, ok := found[want.name]
 		delete(found, want.name)
+		if !ok {
+			if want.nullable {
+				add = append(add, "ADD COLUMN "+want.name+" "+want.kind)
+			} else {
+				absent = append(absent, want.name)
+			}
+			continue
+		}
+		if got.kind != want.kind {
+			wrong = append(wrong, fmt.Errorf("column %s is %s instead of %s: %sALTER COLUMN %[1]s TYPE %[3]s USING %[1]s::%[3]s;", want.name, got.kind, want.kind, alter))
+		}
+		switch {
+		case !got.notNull && !want.nullable:
+			wrong = append(wrong, fmt.Errorf("column %s lacks NOT NULL: %sALTER COLUMN %[1]s SET NOT NULL;", want.name, alter))
+		case got.notNull && want.nullable:
+			wrong = append(wrong, fmt.Errorf("column %s has NOT NULL: %s%sALTER COLUMN %[1]s DROP NOT NULL;", want.name, alter, got.unkeyed))
+		}
 	}
 	for name, c := range found {
 		if c.mandatory {
-			wrong = append(wrong, fmt.Errorf("column %s is not the store's, and NOT NULL without a default: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", name, t.quoted(), pgx.Identifier{name}.Sanitize()))
+			wrong = append(wrong, fmt.Errorf("column %s is not the store's, and NOT NULL without a default: %s%sALTER COLUMN %s DROP NOT NULL;", name, alter, c.unkeyed, pgx.Identifier{name}.Sanitize()))
 		}
+	}
+	if absent != nil {
+		wrong = append(wrong, fmt.Errorf("it has no %s, and may be another table than the store's: choose another name with pgxstore.WithTable, or rename it and apply pgxstore.Migrate", strings.Join(absent, ", ")))
+	}
+	if add != nil {
+		wrong = append(wrong, fmt.Errorf("the columns of leases are missing; %w, or: %s%s;", errEarlier, alter, strings.Join(add, ", ")))
 	}
 	var unique, sorted bool
 	err = db.QueryRow(ctx, `select
@@ -313,11 +329,11 @@ func (t table) check(ctx context.Context, db querier, oid uint32) error {
 	if err != nil {
 		return err
 	}
-	if !unique {
-		wrong = append(wrong, fmt.Errorf("no unique index on (id), which the guarantee rests on: CREATE UNIQUE INDEX ON %s (id)", t.quoted()))
+	if !unique && !slices.Contains(absent, "id") {
+		wrong = append(wrong, fmt.Errorf("no unique index on (id), which the guarantee rests on: CREATE UNIQUE INDEX ON %s (id);", t.quoted()))
 	}
-	if !sorted {
-		wrong = append(wrong, fmt.Errorf("no index on (expires_at), which sweeping needs: CREATE INDEX ON %s (expires_at)", t.quoted()))
+	if !sorted && !slices.Contains(absent, "expires_at") {
+		wrong = append(wrong, fmt.Errorf("no index on (expires_at), which sweeping needs: CREATE INDEX ON %s (expires_at);", t.quoted()))
 	}
 	if wrong != nil {
 		return fmt.Errorf("the table %s is not as this version needs it; %s prints what it is to be:\n%w", t.quoted(), (&config{table: t}).schemaCommand(), errors.Join(wrong...))
@@ -335,7 +351,7 @@ func (t table) checkPrivileges(ctx context.Context, db querier) error {
 		return err
 	}
 	if !allowed {
-		return fmt.Errorf("the user %s may not use the table: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", user, t.quoted(), pgx.Identifier{user}.Sanitize())
+		return fmt.Errorf("the user %s may not use the table: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s;", user, t.quoted(), pgx.Identifier{user}.Sanitize())
 	}
 	return nil
 }

@@ -27,6 +27,11 @@ func missingTable(table, kind, client string) error {
 	return fmt.Errorf("table %s does not exist in this database: create it with sqlstore.Migrate, or by %s | %s", table, schemaCommand(kind, table), client)
 }
 
+// errView refuses a view, which nothing is stored in.
+func errView(table string) error {
+	return fmt.Errorf("%s is a view: choose another name with sqlstore.WithTable", table)
+}
+
 // schemaCommand is the command that prints what [Schema] returns.
 func schemaCommand(kind, table string) string {
 	return "idemctl schema -store " + kind + " -table " + table

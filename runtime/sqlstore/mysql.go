@@ -54,11 +54,11 @@ func upgradeMySQL(ctx context.Context, conn *sql.Conn, table string) error {
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", int(alterPatience.Seconds()))); err != nil {
 		return err
 	}
-	_, missing, err := wrongMySQL(ctx, conn, table)
+	f, err := faultsOfMySQL(ctx, conn, table)
 	if err != nil {
 		return err
 	}
-	_, err = conn.ExecContext(ctx, addColumns("`"+table+"`", missing))
+	_, err = conn.ExecContext(ctx, f.add)
 	if _, wrong := inspectMySQL(ctx, conn, table); wrong != nil {
 		return errors.Join(wrong, err)
 	}
@@ -356,6 +356,7 @@ const (
 	mysqlChangedSinceRead = 1020 // ER_CHECKREAD, of innodb_snapshot_isolation
 	mysqlDuplicate        = 1062 // ER_DUP_ENTRY
 	mysqlDenied           = 1142 // ER_TABLEACCESS_DENIED_ERROR
+	mysqlColumnDenied     = 1143 // ER_COLUMNACCESS_DENIED_ERROR
 	mysqlDeadlock         = 1213 // ER_LOCK_DEADLOCK; in a Galera cluster also a COMMIT that was too late
 	mysqlNoSavepoint      = 1305 // ER_SP_DOES_NOT_EXIST
 	mysqlRolledBack       = 3101 // ER_TRANSACTION_ROLLBACK_DURING_COMMIT, of Group Replication

@@ -51,7 +51,7 @@ func (e *mysqlEngine) verify(ctx context.Context, table string) error {
 	}
 	found, err := inspectMySQL(ctx, conn, table)
 	if err == nil && !found {
-		err = missingTable(table, "mysql", "mysql DATABASE")
+		err = fmt.Errorf("%w; if it is there, the user has no right on it: %s", missingTable(table, "mysql", "mysql DATABASE"), e.grant(ctx))
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func (e *mysqlEngine) inspect(ctx context.Context, conn *sql.Conn, table string)
 	if e.maxPacket, err = strconv.Atoi(v["max_allowed_packet"]); err != nil {
 		return fmt.Errorf("max_allowed_packet: %w", err)
 	}
-	e.table = "`" + strings.ReplaceAll(database.String, "`", "``") + "`.`" + table + "`"
+	e.table = backquoted(database.String) + "." + backquoted(table)
 	h := fnv.New64a()
 	h.Write([]byte(e.table))
 	e.locks = fmt.Sprintf("idemgen:%016x:", h.Sum64())
@@ -163,14 +163,30 @@ func (e *mysqlEngine) prepare(ctx context.Context) error {
 	if err == nil {
 		e.complete, err = e.db.PrepareContext(ctx, e.leases.complete)
 	}
-	if mysqlNumber(err) == mysqlDenied {
-		return fmt.Errorf("sqlstore: the user of the data source name may not use the table: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO that user: %w", e.table, err)
+	switch mysqlNumber(err) {
+	case mysqlDenied, mysqlColumnDenied:
+		return fmt.Errorf("sqlstore: the user may not use the table: %s\n%w", e.grant(ctx), err)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlstore: the table %s cannot be written: %w", e.table, err)
 	}
 	return nil
 }
+
+// grant is the statement that gives the user its rights.
+func (e *mysqlEngine) grant(ctx context.Context) string {
+	var user string
+	if err := e.db.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&user); err != nil {
+		return ""
+	}
+	name, host := user, "%"
+	if at := strings.LastIndexByte(user, '@'); at >= 0 {
+		name, host = user[:at], user[at+1:]
+	}
+	return "GRANT SELECT, INSERT, UPDATE, DELETE ON " + e.table + " TO " + backquoted(name) + "@" + backquoted(host) + ";"
+}
+
+func backquoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // mysqlTypes are the columns of the table. Those of leases can be null, and
 // tables of earlier versions lack them.
@@ -192,77 +208,94 @@ var mysqlTypes = []struct{ name, kind string }{
 // inspectMySQL looks into the catalog and says whether the table is there. Its
 // error says what is wrong with one that is, and how to make it right.
 func inspectMySQL(ctx context.Context, conn *sql.Conn, table string) (found bool, err error) {
+	var kind string
 	var engine, transactions sql.NullString
-	err = conn.QueryRowContext(ctx, `SELECT t.engine, e.transactions FROM information_schema.tables AS t
+	err = conn.QueryRowContext(ctx, `SELECT t.table_type, t.engine, e.transactions FROM information_schema.tables AS t
 		LEFT JOIN information_schema.engines AS e ON e.engine = t.engine
-		WHERE t.table_schema = DATABASE() AND t.table_name = ?`, table).Scan(&engine, &transactions)
+		WHERE t.table_schema = DATABASE() AND t.table_name = ?`, table).Scan(&kind, &engine, &transactions)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
+	if kind == "VIEW" {
+		return true, errView(table)
+	}
+	f, err := faultsOfMySQL(ctx, conn, table)
+	if err != nil {
+		return true, err
+	}
 	if transactions.String != "YES" {
-		return true, fmt.Errorf("the table %s is kept by %s, which knows no transactions, so that answers would be stored for effects that were rolled back: ALTER TABLE `%[1]s` ENGINE=InnoDB", table, engine.String)
+		f.wrong = append(f.wrong, fmt.Sprintf("it is kept by %s, which knows no transactions, so that answers would be stored for effects that were rolled back: ALTER TABLE `%s` ENGINE=InnoDB;", engine.String, table))
 	}
-	wrong, missing, err := wrongMySQL(ctx, conn, table)
-	if err == nil {
-		err = unlike("`"+table+"`", schemaCommand("mysql", table), wrong, missing)
-	}
-	return true, err
+	return true, f.of("`"+table+"`", schemaCommand("mysql", table))
 }
 
-// wrongMySQL returns what is wrong with the table's columns and indexes, with
-// the statement that makes each right, and the columns of leases that are missing.
-func wrongMySQL(ctx context.Context, conn *sql.Conn, table string) (wrong, missing []string, err error) {
-	rows, err := conn.QueryContext(ctx, `SELECT column_name, column_type, is_nullable, column_default IS NULL AND extra = '',
+// faultsOfMySQL returns what is wrong with the table's columns and indexes.
+func faultsOfMySQL(ctx context.Context, conn *sql.Conn, table string) (f faults, err error) {
+	rows, err := conn.QueryContext(ctx, `SELECT column_name, column_type, is_nullable, column_default IS NULL AND extra = '', column_key = 'PRI',
+		COALESCE(CONCAT(' CHARACTER SET ', character_set_name, ' COLLATE ', collation_name), ''),
 		(SELECT count(*) FROM information_schema.statistics AS s WHERE s.table_schema = c.table_schema AND s.table_name = c.table_name
 			AND s.column_name = c.column_name AND s.seq_in_index = 1 AND (c.column_name <> 'id' OR s.non_unique = 0 AND s.sub_part IS NULL
 			AND NOT EXISTS (SELECT 1 FROM information_schema.statistics AS n WHERE n.table_schema = s.table_schema AND n.table_name = s.table_name
 				AND n.index_name = s.index_name AND n.seq_in_index = 2)))
-		FROM information_schema.columns AS c WHERE table_schema = DATABASE() AND table_name = ?`, table)
+		FROM information_schema.columns AS c WHERE table_schema = DATABASE() AND table_name = ? ORDER BY ordinal_position`, table)
 	if err != nil {
-		return nil, nil, err
+		return faults{}, err
 	}
 	defer rows.Close()
+	alter := "ALTER TABLE `" + table + "` "
 	wanted := slices.Clone(mysqlTypes)
 	for rows.Next() {
-		var name, kind, nullable string
-		var bare bool // it has no value by itself
+		var name, kind, nullable, collation string
+		var bare, primary bool // it has no value by itself; it is a part of the primary key
 		var indexes int
-		if err := rows.Scan(&name, &kind, &nullable, &bare, &indexes); err != nil {
-			return nil, nil, err
+		if err := rows.Scan(&name, &kind, &nullable, &bare, &primary, &collation, &indexes); err != nil {
+			return faults{}, err
 		}
 		i := slices.IndexFunc(wanted, func(want struct{ name, kind string }) bool { return want.name == name })
 		switch {
-		case i < 0 && nullable == "NO" && bare:
-			wrong = append(wrong, fmt.Sprintf("column %s is not the store's, and NOT NULL without a default", name))
-		case i < 0:
-		default:
-			want, null := wanted[i].kind, "NOT NULL"
-			if isOfLeases(name) {
-				null = "NULL"
-			}
+		case i >= 0:
+			f.wrong = append(f.wrong, faultsOfMySQLColumn(alter, wanted[i].kind, name, kind, nullable == "YES", indexes > 0)...)
 			wanted = slices.Delete(wanted, i, i+1)
-			// Before MySQL 8.0.19 integer types have a width: smallint(6).
-			if plain, _, _ := strings.Cut(kind, "("); kind != want && plain != want || (nullable == "NO") != (null == "NOT NULL") {
-				wrong = append(wrong, fmt.Sprintf("column %s is %s: ALTER TABLE `%s` MODIFY `%[1]s` %[4]s %[5]s", name, kind, table, want, null))
+		case nullable == "NO" && bare:
+			modify := "MODIFY " + backquoted(name) + " " + kind + collation + " NULL;"
+			if primary {
+				modify = "DROP PRIMARY KEY, ADD PRIMARY KEY (`id`), " + modify
 			}
-			switch {
-			case indexes > 0:
-			case name == "id":
-				wrong = append(wrong, fmt.Sprintf("no unique index on id, which the guarantee rests on: ALTER TABLE `%s` ADD PRIMARY KEY (`id`)", table))
-			case name == "expires_at":
-				wrong = append(wrong, fmt.Sprintf("no index on expires_at, which Sweep needs: CREATE INDEX `%s_expires_at` ON `%[1]s` (`expires_at`)", table))
-			}
+			f.wrong = append(f.wrong, "column "+name+" is not the store's, and NOT NULL without a default: "+alter+modify)
 		}
 	}
+	var missing []string
 	for _, w := range wanted {
 		if isOfLeases(w.name) {
 			missing = append(missing, w.name+" "+w.kind)
 		} else {
-			wrong = append(wrong, fmt.Sprintf("column %s is missing", w.name))
+			f.absent = append(f.absent, w.name)
 		}
 	}
-	return wrong, missing, rows.Err()
+	if missing != nil {
+		f.add = addColumns("`"+table+"`", missing) + ";"
+	}
+	return f, rows.Err()
+}
+
+// faultsOfMySQLColumn returns what is wrong with a column that is to be of the
+// type want, and with its index.
+func faultsOfMySQLColumn(alter, want, name, kind string, nullable, indexed bool) (wrong []string) {
+	null := map[bool]string{false: " NOT NULL", true: " NULL"}
+	is, right := kind+null[nullable], want+null[isOfLeases(name)]
+	// Before MySQL 8.0.19 integer types have a width: smallint(6).
+	if plain, _, _ := strings.Cut(kind, "("); is != right && plain+null[nullable] != right {
+		wrong = append(wrong, fmt.Sprintf("column %s is %s instead of %s: %sMODIFY `%[1]s` %[3]s;", name, is, right, alter))
+	}
+	switch {
+	case indexed:
+	case name == "id":
+		wrong = append(wrong, "no unique index on id, which the guarantee rests on: "+alter+"ADD UNIQUE KEY (`id`);")
+	case name == "expires_at":
+		wrong = append(wrong, "no index on expires_at, which Sweep needs: "+alter+"ADD KEY (`expires_at`);")
+	}
+	return wrong
 }

@@ -125,9 +125,9 @@ var postgresqlTypes = map[string]string{
 // what is wrong with one that is.
 func inspectPostgreSQL(ctx context.Context, db querier, table string) (name string, found bool, err error) {
 	var oid int64
-	var permanent, allowed, unique, sorted, holed bool
+	var ordinary, permanent, allowed, unique, sorted, holed bool
 	var schema, relation, user string
-	err = db.QueryRowContext(ctx, `SELECT c.oid::bigint, nspname, relname, relpersistence = 'p', current_user,
+	err = db.QueryRowContext(ctx, `SELECT c.oid::bigint, nspname, relname, relkind IN ('r', 'p'), relpersistence = 'p', current_user,
 		has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'),
 		EXISTS (SELECT 1 FROM pg_index JOIN pg_attribute AS a ON a.attrelid = indrelid AND a.attnum = indkey[0]
 			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND indisunique AND indimmediate AND indnkeyatts = 1 AND a.attname = 'id'),
@@ -135,7 +135,7 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND a.attname = 'expires_at'),
 		EXISTS (SELECT 1 FROM pg_partitioned_table WHERE partrelid = c.oid AND partstrat = 'r' AND partdefid = 0)
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass($1::text)`, `"`+table+`"`).
-		Scan(&oid, &schema, &relation, &permanent, &user, &allowed, &unique, &sorted, &holed)
+		Scan(&oid, &schema, &relation, &ordinary, &permanent, &user, &allowed, &unique, &sorted, &holed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil
 	}
@@ -143,71 +143,81 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 		return "", false, err
 	}
 	name = quoteIdentifier(schema) + "." + quoteIdentifier(relation)
-	wrong, missing, err := wrongPostgreSQL(ctx, db, oid, name)
+	if !ordinary {
+		return "", true, errView(name)
+	}
+	f, err := faultsOfPostgreSQL(ctx, db, oid, name)
 	if err != nil {
 		return "", true, err
 	}
 	if !permanent {
-		wrong = append(wrong, "it is UNLOGGED or TEMPORARY, and a crash would lose answers and keep what handlers have done: ALTER TABLE "+name+" SET LOGGED")
+		f.wrong = append(f.wrong, "it is UNLOGGED or TEMPORARY, and a crash would lose answers and keep what handlers have done: ALTER TABLE "+name+" SET LOGGED;")
 	}
 	if !allowed {
-		wrong = append(wrong, fmt.Sprintf("the user %s may not use it: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %[3]s", user, name, quoteIdentifier(user)))
+		f.wrong = append(f.wrong, fmt.Sprintf("the user %s may not use it: GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s;", user, name, quoteIdentifier(user)))
 	}
-	if !unique {
-		wrong = append(wrong, "no unique index on id, which the guarantee rests on: ALTER TABLE "+name+" ADD PRIMARY KEY (id)")
+	if !unique && !slices.Contains(f.absent, "id") {
+		f.wrong = append(f.wrong, "no unique index on id, which the guarantee rests on: CREATE UNIQUE INDEX ON "+name+" (id);")
 	}
-	if !sorted {
-		wrong = append(wrong, "no index on expires_at, which Sweep needs: CREATE INDEX ON "+name+" (expires_at)")
+	if !sorted && !slices.Contains(f.absent, "expires_at") {
+		f.wrong = append(f.wrong, "no index on expires_at, which Sweep needs: CREATE INDEX ON "+name+" (expires_at);")
 	}
 	if holed {
-		wrong = append(wrong, "it has no default partition, and a record that falls into no other one would be refused after its handler has run: CREATE TABLE … PARTITION OF "+name+" DEFAULT")
+		f.wrong = append(f.wrong, "it has no default partition, and a record that falls into no other one would be refused after its handler has run: CREATE TABLE "+
+			quoteIdentifier(schema)+"."+quoteIdentifier(relation+"_default")+" PARTITION OF "+name+" DEFAULT;")
 	}
-	return name, true, unlike(name, schemaCommand("postgres", table), wrong, missing)
+	return name, true, f.of(name, schemaCommand("postgres", table))
 }
 
-// wrongPostgreSQL returns what is wrong with the table's columns, and the columns
-// of leases that are missing.
-func wrongPostgreSQL(ctx context.Context, db querier, oid int64, table string) (wrong, missing []string, err error) {
+// faultsOfPostgreSQL returns what is wrong with the table's columns.
+func faultsOfPostgreSQL(ctx context.Context, db querier, oid int64, table string) (f faults, err error) {
 	// quote_all_identifiers quotes the names of types too.
 	rows, err := db.QueryContext(ctx, `SELECT attname, replace(format_type(atttypid, NULL), '"', ''), attnotnull,
-		attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = ''
-		FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped`, oid)
+		attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = '',
+		coalesce((SELECT 'DROP CONSTRAINT ' || quote_ident(conname) || ', ' FROM pg_constraint WHERE conrelid = attrelid AND contype = 'p' AND attnum = ANY (conkey)), '')
+		FROM pg_attribute WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, oid)
 	if err != nil {
-		return nil, nil, err
+		return faults{}, err
 	}
 	defer rows.Close()
+	alter := "ALTER TABLE " + table + " "
 	found := make(map[string]bool)
 	for rows.Next() {
-		var name, kind string
+		var name, kind, unkeyed string // what drops a primary key that the column is a part of
 		var notNull, mandatory bool
-		if err := rows.Scan(&name, &kind, &notNull, &mandatory); err != nil {
-			return nil, nil, err
+		if err := rows.Scan(&name, &kind, &notNull, &mandatory, &unkeyed); err != nil {
+			return faults{}, err
 		}
 		want, ours := postgresqlTypes[name]
 		found[name] = true
+		if ours && kind != want {
+			f.wrong = append(f.wrong, fmt.Sprintf("column %s is %s instead of %s: %sALTER %[1]s TYPE %[3]s USING %[1]s::%[3]s;", name, kind, want, alter))
+		}
 		switch {
 		case !ours && mandatory:
-			wrong = append(wrong, "column "+name+" is not the store's, and NOT NULL without a default")
-		case ours && kind != want:
-			wrong = append(wrong, fmt.Sprintf("column %s is %s instead of %s", name, kind, want))
+			f.wrong = append(f.wrong, "column "+name+" is not the store's, and NOT NULL without a default: "+alter+unkeyed+"ALTER "+quoteIdentifier(name)+" DROP NOT NULL;")
 		case ours && !notNull && !isOfLeases(name):
-			wrong = append(wrong, fmt.Sprintf("column %s can be null: ALTER TABLE %s ALTER %[1]s SET NOT NULL", name, table))
+			f.wrong = append(f.wrong, fmt.Sprintf("column %s can be null: %sALTER %[1]s SET NOT NULL;", name, alter))
 		case ours && notNull && isOfLeases(name):
-			wrong = append(wrong, fmt.Sprintf("column %s cannot be null: ALTER TABLE %s ALTER %[1]s DROP NOT NULL", name, table))
+			f.wrong = append(f.wrong, fmt.Sprintf("column %s cannot be null: %s%sALTER %[1]s DROP NOT NULL;", name, alter, unkeyed))
 		}
 	}
+	var missing []string
 	for name, kind := range postgresqlTypes {
 		switch {
 		case found[name]:
 		case isOfLeases(name):
 			missing = append(missing, name+" "+kind)
 		default:
-			wrong = append(wrong, "column "+name+" is missing")
+			f.absent = append(f.absent, name)
 		}
 	}
-	slices.Sort(wrong)
-	slices.Sort(missing)
-	return wrong, missing, rows.Err()
+	slices.Sort(f.absent)
+	if missing != nil {
+		slices.Sort(missing)
+		f.add = addColumns(table, missing) + ";"
+	}
+	return f, rows.Err()
 }
 
 func isOfLeases(column string) bool { return strings.HasPrefix(column, "lease_") }

@@ -42,23 +42,32 @@ func Schema(d Dialect, opts ...Option) (string, error) {
 // leases and nothing else, as tables of earlier versions do.
 var errEarlier = errors.New("run sqlstore.Migrate, which adds what is missing")
 
-// earlier is the error for such a table, with what adds the columns.
-func earlier(table, alter string) error {
-	return fmt.Errorf("the table %s is of an earlier version, without the columns of leases: %s; or %w", table, alter, errEarlier)
+// faults are what is wrong with a table. Statements are for pasting: each ends its
+// line, with a semicolon.
+type faults struct {
+	absent []string // the columns that it lacks, but for those of leases
+	wrong  []string // what else, each with its statement if there is one
+	add    string   // the statements that add the columns of leases which it lacks
 }
 
-// unlike is the error for a table of which something is wrong, or only columns
-// of leases are missing; nil where nothing is. Command prints the right one.
-func unlike(table, command string, wrong, missing []string) error {
-	switch {
-	case missing == nil && wrong == nil:
-		return nil
-	case wrong == nil:
-		return earlier(table, addColumns(table, missing))
-	case missing != nil:
-		wrong = append(wrong, "the columns of leases are missing: "+addColumns(table, missing))
+// of is the error for a table, nil where nothing is wrong. Command prints what it
+// is to be.
+func (f faults) of(table, command string) error {
+	if f.absent == nil && f.wrong == nil && f.add != "" {
+		return fmt.Errorf("the table %s is of an earlier version, without the columns of leases; %w, or: %s", table, errEarlier, f.add)
 	}
-	return fmt.Errorf("the table %s is not as this version needs it, see %s: %s", table, command, strings.Join(wrong, "; "))
+	var lines []string
+	if f.absent != nil {
+		lines = append(lines, "it has no "+strings.Join(f.absent, ", ")+", and may be another table than the store's: choose another name with sqlstore.WithTable, or rename it and run sqlstore.Migrate")
+	}
+	lines = append(lines, f.wrong...)
+	if f.add != "" {
+		lines = append(lines, "the columns of leases are missing: "+f.add)
+	}
+	if lines == nil {
+		return nil
+	}
+	return fmt.Errorf("the table %s is not as this version needs it; %s prints what it is to be:\n%s", table, command, strings.Join(lines, "\n"))
 }
 
 // addColumns is the statement that adds columns to a table.

@@ -49,8 +49,7 @@ func TestTableOfAnEarlierVersion(t *testing.T) {
 					}
 					switch by {
 					case "Statements":
-						_, statements, _ := strings.Cut(err.Error(), "without the columns of leases: ")
-						statements, _, _ = strings.Cut(statements, "; or run ")
+						_, statements, _ := strings.Cut(err.Error(), ", or: ")
 						execute(statements)
 					case "Documentation":
 						database, _, _ := strings.Cut(strings.ToLower(srv.name), ",")

@@ -338,34 +338,41 @@ func (sqlite) verifyConn(ctx context.Context, db *sql.DB, conn *sql.Conn, c conf
 
 // verifySQLiteTable refuses a missing or foreign table.
 func verifySQLiteTable(ctx context.Context, db querier, table string) error {
-	var all, ours, index int
-	var primary, leases string
+	var kind, columns string
+	var unique, sorted bool
 	err := db.QueryRowContext(ctx, `SELECT
-		(SELECT count(*) FROM pragma_table_info(?1)),
-		(SELECT count(*) FROM pragma_table_info(?1) WHERE name IN ('id', 'scope', 'operation', 'key',
-			'fingerprint', 'status', 'header', 'body', 'created_at', 'expires_at')),
-		(SELECT coalesce(group_concat(name), '') FROM pragma_table_info(?1) WHERE name IN ('lease_token', 'lease_until')),
-		(SELECT coalesce(group_concat(name), '') FROM pragma_table_info(?1) WHERE pk > 0),
-		(SELECT count(*) FROM pragma_index_list(?1) AS l, pragma_index_info(l.name) AS i WHERE i.seqno = 0 AND i.name = 'expires_at')`,
-		table).Scan(&all, &ours, &leases, &primary, &index)
+		coalesce((SELECT type FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND type IN ('table', 'view')), ''),
+		(SELECT ',' || coalesce(group_concat(name), '') || ',' FROM pragma_table_info(?1)),
+		EXISTS (SELECT 1 FROM pragma_index_list(?1) AS l WHERE l."unique" AND NOT l.partial AND (SELECT group_concat(coalesce(name, '')) FROM pragma_index_info(l.name)) = 'id'),
+		EXISTS (SELECT 1 FROM pragma_index_list(?1) AS l, pragma_index_info(l.name) AS i WHERE NOT l.partial AND i.seqno = 0 AND i.name = 'expires_at')`,
+		table).Scan(&kind, &columns, &unique, &sorted)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the schema of table %s: %w", table, err)
-	case all == 0:
+	case kind == "":
 		return missingTable(table, "sqlite", "sqlite3 FILE")
-	case ours != 10 || primary != "id":
-		return fmt.Errorf("table %s has other columns than the store's, see %s: choose another name with WithTable, or migrate it", table, schemaCommand("sqlite", table))
-	case index == 0:
-		return fmt.Errorf("table %s has no index on expires_at, which Sweep needs: create it as %s has it", table, schemaCommand("sqlite", table))
+	case kind == "view":
+		return errView(table)
+	}
+	has := func(column string) bool { return strings.Contains(columns, ","+column+",") }
+	var f faults
+	for _, column := range []string{"id", "scope", "operation", "key", "fingerprint", "status", "header", "body", "created_at", "expires_at"} {
+		if !has(column) {
+			f.absent = append(f.absent, column)
+		}
+	}
+	if !unique && has("id") {
+		f.wrong = append(f.wrong, fmt.Sprintf(`no unique index on id alone, which the guarantee rests on: CREATE UNIQUE INDEX "%s_id" ON "%[1]s" (id);`, table))
+	}
+	if !sorted && has("expires_at") {
+		f.wrong = append(f.wrong, fmt.Sprintf(`no index on expires_at, which Sweep needs: CREATE INDEX "%s_expires_at" ON "%[1]s" (expires_at);`, table))
 	}
 	var add []string
 	for _, column := range sqliteLeaseColumns {
-		if name, _, _ := strings.Cut(column, " "); !strings.Contains(leases, name) {
-			add = append(add, addColumns(`"`+table+`"`, []string{column}))
+		if name, _, _ := strings.Cut(column, " "); !has(name) {
+			add = append(add, addColumns(`"`+table+`"`, []string{column})+";")
 		}
 	}
-	if add != nil {
-		return earlier(table, strings.Join(add, "; "))
-	}
-	return nil
+	f.add = strings.Join(add, " ")
+	return f.of(table, schemaCommand("sqlite", table))
 }

@@ -42,14 +42,15 @@ func TestNewRefuses(t *testing.T) {
 		{name: "extra", query: "_pragma=busy_timeout(1)&_pragma=synchronous(extra)", prepare: migrate},
 		{name: "no table", query: wal, prepare: script(`SELECT 1`), want: "create it with sqlstore.Migrate, or by idemctl schema -store sqlite -table idempotency_records | sqlite3 FILE"},
 		{name: "no table of that name", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("other")}, want: "table other does not exist"},
-		{name: "other columns", query: wal, prepare: script(`CREATE TABLE idempotency_records (id BLOB PRIMARY KEY, scope TEXT)`), want: "other columns"},
-		{name: "no primary key", query: wal, prepare: script(`CREATE TABLE idempotency_records (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)`), want: "other columns"},
-		{name: "wider primary key", query: wal, prepare: script(`CREATE TABLE idempotency_records (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at, PRIMARY KEY (id, created_at))`), want: "other columns"},
-		{name: "foreign table", query: wal, prepare: script(`CREATE TABLE idempotency_records (a)`), want: "other columns"},
+		{name: "other columns", query: wal, prepare: script(`CREATE TABLE idempotency_records (id BLOB PRIMARY KEY, scope TEXT)`), want: "it has no operation, key, fingerprint, status, header, body, created_at, expires_at"},
+		{name: "no primary key", query: wal, prepare: script(`CREATE TABLE idempotency_records (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at)`), want: `CREATE UNIQUE INDEX "idempotency_records_id" ON "idempotency_records" (id);`},
+		{name: "wider primary key", query: wal, prepare: script(`CREATE TABLE idempotency_records (id, scope, operation, key, fingerprint, status, header, body, created_at, expires_at, PRIMARY KEY (id, created_at))`), want: "no unique index on id alone"},
+		{name: "foreign table", query: wal, prepare: script(`CREATE TABLE idempotency_records (a)`), want: "choose another name with sqlstore.WithTable"},
+		{name: "view", query: wal, prepare: script(`CREATE VIEW idempotency_records AS SELECT 1 AS id`), want: "is a view"},
 		{name: "no index", query: wal, prepare: func(t *testing.T, db *sql.DB) {
 			migrate(t, db)
 			script(`DROP INDEX idempotency_records_expires_at`)(t, db)
-		}, want: "no index on expires_at"},
+		}, want: `CREATE INDEX "idempotency_records_expires_at" ON "idempotency_records" (expires_at);`},
 		{name: "synchronous normal", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: migrate, want: "put _pragma=synchronous(full) into the data source name"},
 		{name: "synchronous on one connection", query: "_pragma=busy_timeout(5000)&_pragma=synchronous(normal)", prepare: func(t *testing.T, db *sql.DB) {
 			migrate(t, db)
