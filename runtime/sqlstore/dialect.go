@@ -12,9 +12,10 @@ import (
 type Dialect interface {
 	// own is a query that only this database answers.
 	own() string
-	// schema returns the statements that create the table under its default
-	// name.
-	schema() string
+	// checkTable refuses a table's name that could be more than a name.
+	checkTable(name string) error
+	// schema returns the statements that create the table.
+	schema(table string) string
 	// migrate creates the table where it is missing.
 	migrate(ctx context.Context, db *sql.DB, table string) error
 	// open refuses a database that cannot keep the guarantee.

@@ -27,7 +27,9 @@ var mysqlSchema string
 
 func (mysql) own() string { return "SELECT DATABASE()" }
 
-func (mysql) schema() string { return mysqlSchema }
+func (mysql) checkTable(name string) error { return checkPlain(name) }
+
+func (mysql) schema(table string) string { return named(mysqlSchema, table) }
 
 // migrate needs no lock: the one statement does nothing where another process
 // was first, or fails where that one has added the columns.
@@ -44,7 +46,7 @@ func (d mysql) migrate(ctx context.Context, db *sql.DB, table string) error {
 	case found || err != nil:
 		return err
 	}
-	_, err = conn.ExecContext(ctx, named(d.schema(), table))
+	_, err = conn.ExecContext(ctx, d.schema(table))
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,14 +28,31 @@ var postgresqlSchema string
 
 func (postgresql) own() string { return "SELECT current_setting('server_version')" }
 
-func (postgresql) schema() string { return postgresqlSchema }
+// postgresqlName is a table's name, led by that of its schema or not. It leaves
+// room for the suffix of the index's name in PostgreSQL's 63 bytes.
+var postgresqlName = regexp.MustCompile(`^(?:[A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
+
+func (postgresql) checkTable(name string) error {
+	if !postgresqlName.MatchString(name) {
+		return fmt.Errorf("sqlstore: %q cannot be a table's name on PostgreSQL: use name or schema.name, of letters, digits and underscores, a digit not first, the name at most 55 of them", name)
+	}
+	return nil
+}
+
+// quotedTable is a table's name as SQL has it.
+func quotedTable(table string) string { return `"` + strings.ReplaceAll(table, ".", `"."`) + `"` }
+
+func (postgresql) schema(table string) string {
+	name := table[strings.LastIndexByte(table, '.')+1:]
+	return strings.NewReplacer(
+		`"idempotency_records_expires_at"`, `"`+name+`_expires_at"`, // is in the schema of its table
+		`"idempotency_records"`, quotedTable(table),
+	).Replace(postgresqlSchema)
+}
 
 // migrate looks into the catalog first, and again under a lock, which is the
 // one that pgxstore.Migrate takes.
 func (d postgresql) migrate(ctx context.Context, db *sql.DB, table string) error {
-	if err := checkPostgreSQLName(table); err != nil {
-		return err
-	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -48,7 +66,7 @@ func (d postgresql) migrate(ctx context.Context, db *sql.DB, table string) error
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", nameHash(`migrate "`+table+`"`)); err != nil {
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", nameHash("migrate "+quotedTable(table))); err != nil {
 		return err
 	}
 	switch name, found, err := inspectPostgreSQL(ctx, tx, table); {
@@ -57,7 +75,7 @@ func (d postgresql) migrate(ctx context.Context, db *sql.DB, table string) error
 	case found || err != nil:
 		return err // another process was first
 	}
-	for statement := range strings.SplitSeq(named(d.schema(), table), ";\n") {
+	for statement := range strings.SplitSeq(d.schema(table), ";\n") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
@@ -90,7 +108,7 @@ func compress(ctx context.Context, tx *sql.Tx, table string) error {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT idemgen_lz4"); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `ALTER TABLE "`+table+`" ALTER COLUMN body SET COMPRESSION lz4`)
+	_, err := tx.ExecContext(ctx, "ALTER TABLE "+quotedTable(table)+" ALTER COLUMN body SET COMPRESSION lz4")
 	switch sqlState(err) {
 	case stateSyntax, stateNotSupported:
 		_, err = tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT idemgen_lz4")

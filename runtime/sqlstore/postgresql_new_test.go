@@ -46,7 +46,7 @@ func TestNewRefusesOnPostgreSQL(t *testing.T) {
 		"one more column":  {prepare: altered("ADD note TEXT")},
 		"another schema":   {prepare: after("CREATE SCHEMA app", "ALTER TABLE idempotency_records SET SCHEMA app"), params: "&search_path=nowhere,app"},
 		"no table":         {want: "create it with sqlstore.Migrate"},
-		"not on the path":  {prepare: after(), params: "&search_path=pg_catalog", want: "does not exist"},
+		"not on the path":  {prepare: after(), params: "&search_path=pg_catalog", want: "give WithTable its name as schema.table"},
 		"unlogged":         {prepare: altered("SET UNLOGGED"), want: `ALTER TABLE "public"."idempotency_records" SET LOGGED`},
 		"another type":     {prepare: altered("ALTER body TYPE text USING ''"), want: `column body is text instead of bytea: ALTER TABLE "public"."idempotency_records" ALTER body TYPE bytea USING body::bytea;`},
 		"null":             {prepare: altered("ALTER body DROP NOT NULL"), want: "ALTER body SET NOT NULL"},
@@ -68,10 +68,12 @@ func TestNewRefusesOnPostgreSQL(t *testing.T) {
 		"partitions by time without default": {
 			prepare: partitioned("RANGE (id)"), want: "no default partition",
 		},
-		"partitions by hash": {prepare: partitioned("HASH (id)", "CREATE TABLE part PARTITION OF idempotency_records FOR VALUES WITH (MODULUS 1, REMAINDER 0)")},
-		"no partition":       {prepare: partitioned("HASH (id)"), want: "no partition"},
-		"reader":             {prepare: after(), opts: []sqlstore.Option{sqlstore.WithReader(new(sql.DB))}, want: "WithReader is for SQLite"},
-		"a long name":        {opts: []sqlstore.Option{sqlstore.WithTable(strings.Repeat("a", 56))}, want: "at most 55"},
+		"partitions by hash":  {prepare: partitioned("HASH (id)", "CREATE TABLE part PARTITION OF idempotency_records FOR VALUES WITH (MODULUS 1, REMAINDER 0)")},
+		"no partition":        {prepare: partitioned("HASH (id)"), want: "no partition"},
+		"reader":              {prepare: after(), opts: []sqlstore.Option{sqlstore.WithReader(new(sql.DB))}, want: "WithReader is for SQLite"},
+		"a long name":         {opts: []sqlstore.Option{sqlstore.WithTable(strings.Repeat("a", 56))}, want: "at most 55"},
+		"three names":         {opts: []sqlstore.Option{sqlstore.WithTable("a.b.c")}, want: "use name or schema.name"},
+		"a name with a quote": {opts: []sqlstore.Option{sqlstore.WithTable(`a".b`)}, want: "use name or schema.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

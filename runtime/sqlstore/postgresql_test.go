@@ -148,6 +148,47 @@ func TestMigrateByManyAtSerializable(t *testing.T) {
 	}
 }
 
+// A table may be in a schema that is not on the search_path, whether Migrate
+// makes it or what Schema returns; pgxstore takes it under the same name.
+func TestTableInSchema(t *testing.T) {
+	t.Parallel()
+	for _, driver := range postgresqlDrivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			db, dsn := newPostgreSQL(t, driver)
+			ddl, err := sqlstore.Schema(sqlstore.PostgreSQL, sqlstore.WithTable("Billing.printed"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(t.Context(), `CREATE SCHEMA "Billing"; `+ddl); err != nil {
+				t.Fatal(err)
+			}
+			pool, err := pgxpool.New(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			for _, name := range []string{"Billing.printed", "Billing.Migrated"} {
+				table := sqlstore.WithTable(name)
+				for range 2 {
+					if err := sqlstore.Migrate(t.Context(), db, sqlstore.PostgreSQL, table); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s := postgresqlServer(driver).on(t, db, table)
+				for i := range 2 {
+					if res, err := s.Execute(t.Context(), request("k"), payPostgreSQL(name)); err != nil || res.Replayed != (i == 1) {
+						t.Errorf("%s: %+v, %v", name, res, err)
+					}
+				}
+				if _, err := pgxstore.New(t.Context(), pool, pgxstore.WithTable(name)); err != nil {
+					t.Errorf("pgxstore with %s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
 // What package pgxstore has stored this one replays, and the other way round;
 // a claim of one is in flight for the other.
 func TestTableIsSharedWithPgxstore(t *testing.T) {

@@ -14,9 +14,6 @@ func (postgresql) open(ctx context.Context, db *sql.DB, c config) (engine, error
 	if c.reader != nil {
 		return nil, errReader
 	}
-	if err := checkPostgreSQLName(c.table); err != nil {
-		return nil, err
-	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: connect: %w", err)
@@ -30,7 +27,7 @@ func (postgresql) open(ctx context.Context, db *sql.DB, c config) (engine, error
 		return nil, fmt.Errorf("sqlstore: %w", err)
 	}
 	if !found {
-		return nil, fmt.Errorf("sqlstore: %w", missingTable(c.table, "postgres", `psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`))
+		return nil, fmt.Errorf("sqlstore: %w; if it is in a schema that is not on the search_path, give WithTable its name as schema.table", missingTable(c.table, "postgres", `psql -v ON_ERROR_STOP=1 "$DATABASE_URL"`))
 	}
 	if db.Stats().MaxOpenConnections != 1 {
 		other, err := db.Conn(ctx)
@@ -43,15 +40,6 @@ func (postgresql) open(ctx context.Context, db *sql.DB, c config) (engine, error
 		}
 	}
 	return newPostgreSQLEngine(db, table), nil
-}
-
-// checkPostgreSQLName leaves room for the suffix of the index's name in
-// PostgreSQL's 63 bytes.
-func checkPostgreSQLName(table string) error {
-	if len(table) > 55 {
-		return fmt.Errorf("sqlstore: %q cannot be a table's name on PostgreSQL: use at most 55 letters", table)
-	}
-	return nil
 }
 
 func checkPostgreSQLSession(ctx context.Context, conn *sql.Conn) error {
@@ -134,7 +122,7 @@ func inspectPostgreSQL(ctx context.Context, db querier, table string) (name stri
 		EXISTS (SELECT 1 FROM pg_index JOIN pg_attribute AS a ON a.attrelid = indrelid AND a.attnum = indkey[0]
 			WHERE indrelid = c.oid AND indisvalid AND indpred IS NULL AND a.attname = 'expires_at'),
 		EXISTS (SELECT 1 FROM pg_partitioned_table WHERE partrelid = c.oid AND partstrat = 'r' AND partdefid = 0)
-		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass($1::text)`, `"`+table+`"`).
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass($1::text)`, quotedTable(table)).
 		Scan(&oid, &schema, &relation, &ordinary, &permanent, &user, &allowed, &unique, &sorted, &holed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", false, nil

@@ -16,10 +16,10 @@ const defaultTable = "idempotency_records"
 // tableName is what SQLite, MySQL and PostgreSQL all take as an identifier.
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// checkTable refuses a name that could be more than a name.
-func checkTable(name string) error {
-	if !tableName.MatchString(name) {
-		return fmt.Errorf("sqlstore: %q cannot be a table's name: use 1 to 63 letters, digits and underscores, a digit not first", name)
+// checkPlain refuses what is not such an identifier.
+func checkPlain(table string) error {
+	if !tableName.MatchString(table) {
+		return fmt.Errorf("sqlstore: %q cannot be a table's name: use 1 to 63 letters, digits and underscores, a digit not first", table)
 	}
 	return nil
 }
@@ -32,10 +32,10 @@ func named(schema, table string) string { return strings.ReplaceAll(schema, defa
 // error is the only one.
 func Schema(d Dialect, opts ...Option) (string, error) {
 	c := newConfig(opts)
-	if err := checkTable(c.table); err != nil {
+	if err := d.checkTable(c.table); err != nil {
 		return "", err
 	}
-	return named(d.schema(), c.table), nil
+	return d.schema(c.table), nil
 }
 
 // errEarlier is matched by the error for a table that lacks the columns of
@@ -93,7 +93,7 @@ const (
 // that use the table. Any other table is only checked.
 func Migrate(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) error {
 	c := newConfig(opts)
-	if err := checkTable(c.table); err != nil {
+	if err := d.checkTable(c.table); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)

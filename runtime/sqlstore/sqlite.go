@@ -22,10 +22,12 @@ var sqliteSchema string
 
 func (sqlite) own() string { return "SELECT sqlite_version()" }
 
-func (sqlite) schema() string { return sqliteSchema }
+func (sqlite) checkTable(name string) error { return checkPlain(name) }
+
+func (sqlite) schema(table string) string { return named(sqliteSchema, table) }
 
 func (d sqlite) migrate(ctx context.Context, db *sql.DB, table string) error {
-	for statement := range strings.SplitSeq(named(d.schema(), table), ";\n") {
+	for statement := range strings.SplitSeq(d.schema(table), ";\n") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}

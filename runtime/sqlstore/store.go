@@ -50,8 +50,9 @@ func newConfig(opts []Option) config {
 }
 
 // WithTable names the table. Defaults to idempotency_records. A name is 1 to 63
-// ASCII letters, digits and underscores, not beginning with a digit; 55 on
-// PostgreSQL.
+// ASCII letters, digits and underscores, not beginning with a digit. On PostgreSQL
+// it is 55, and may be schema.name: a name alone is looked for on the search_path
+// once, by [New]. It is always quoted, so that upper case stays upper case.
 func WithTable(name string) Option { return func(c *config) { c.table = name } }
 
 // WithReader makes replays and lookups on SQLite read through another pool on
@@ -79,7 +80,7 @@ func WithCodec(codec idempotency.Codec) Option { return func(c *config) { c.code
 // All of it has 15 s, in which on SQLite it waits for its turn to write.
 func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, error) {
 	c := newConfig(opts)
-	if err := checkTable(c.table); err != nil {
+	if err := d.checkTable(c.table); err != nil {
 		return nil, err
 	}
 	if c.claimTimeout <= 0 {
