@@ -221,36 +221,30 @@ var (
 	namedPassword = regexp.MustCompile(`((?i)password=)[^&\s"'\x60]+`)
 )
 
-// redacted is the text of err for operators: in one line, in the words of URLs,
-// without their passwords, whoever has quoted them, and without what would do
-// something to a terminal.
+// redacted is the text of err for operators: in the words of URLs, without their
+// passwords, whoever has quoted them, and without what would do something to a
+// terminal.
 func redacted(err error) string {
 	text := userPassword.ReplaceAllString(err.Error(), "${1}xxxxx@")
 	text = inWordsOfURLs.Replace(namedPassword.ReplaceAllString(text, "${1}xxxxx"))
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		if r == '\n' || unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
-	}, oneLine(text))
+	}, indented(text))
 }
 
-// oneLine puts a semicolon between the lines of text, except behind a colon.
-func oneLine(text string) string {
-	var b strings.Builder
+// indented keeps the lines of text, since a statement may be one, and puts all but
+// the first behind spaces.
+func indented(text string) string {
+	var lines []string
 	for line := range strings.Lines(text) {
-		line = strings.Join(strings.FieldsFunc(line, func(r rune) bool { return r == '\n' || r == '\t' }), " ")
-		switch before := b.String(); {
-		case line == "":
-			continue
-		case strings.HasSuffix(before, ":"):
-			b.WriteString(" ")
-		case before != "":
-			b.WriteString("; ")
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
 		}
-		b.WriteString(line)
 	}
-	return b.String()
+	return strings.Join(lines, "\n  ")
 }
 
 func help(args []string, stdout, stderr io.Writer) int {

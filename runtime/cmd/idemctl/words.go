@@ -6,7 +6,7 @@ import "strings"
 // same for those who write a URL. The first that fits is taken.
 var words = []string{
 	"choose another name with pgxstore.WithTable", "choose another one by -table",
-	"choose another name with WithTable, or migrate it", "choose another one by -table, or migrate it",
+	"choose another name with sqlstore.WithTable", "choose another one by -table",
 	"pgxstore: WithTable: ", "",
 	"the data source name", "the store's URL",
 	"see the package's documentation", "see https://github.com/idemgen/idemgen/blob/main/docs/migrations.md#rights",
