@@ -187,7 +187,7 @@ func (e *sqliteEngine) reread(ctx context.Context, a *attempt, k key) (*record, 
 
 func (*sqliteEngine) remedy(err error) string {
 	if strings.Contains(err.Error(), "readonly database") { // SQLITE_READONLY
-		return "the pool given to sqlstore.New must be able to write: was the reader of sqlstore.WithReader passed in its place? Leave query_only and mode=ro out of the data source name"
+		return "the pool must be able to write: was the reader of WithReader passed in its place? Leave query_only and mode=ro out of its data source name, and let the process write the file and its directory"
 	}
 	return ""
 }

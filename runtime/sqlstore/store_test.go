@@ -620,6 +620,7 @@ func TestCommitFails(t *testing.T) {
 				}
 				return c.hook(calls, at)
 			}), sqlstore.WithFinishTimeout(200*time.Millisecond))
+			calls = 0 // New has begun a transaction
 			runs := 0
 			res, err := s.Execute(t.Context(), request("k"), work(&runs))
 			if !errors.Is(err, c.want) || runs != c.runs {

@@ -7,6 +7,7 @@ import "strings"
 var words = []string{
 	"choose another name with pgxstore.WithTable", "choose another one by -table",
 	"choose another name with sqlstore.WithTable", "choose another one by -table",
+	"the pool must be able to write: was the reader of WithReader passed in its place? Leave query_only and mode=ro out of its data source name, and let the process write", "let this process write",
 	"pgxstore: WithTable: ", "",
 	"the data source name", "the store's URL",
 	"see the package's documentation", "see https://github.com/idemgen/idemgen/blob/main/docs/migrations.md#rights",
