@@ -55,6 +55,8 @@ func (s *Store) probe(ctx context.Context) error {
 		return err
 	}
 	defer a.rollback()
+	stop := context.AfterFunc(ctx, func() { _ = a.pc.Conn().SetDeadline(time.Now()) }) // elsewhere a cancelled context waits for its answer
+	defer stop()
 	if err := a.claim(a.sql.begin); err != nil {
 		return err
 	}
