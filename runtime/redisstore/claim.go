@@ -69,11 +69,7 @@ func (a *attempt) claim(ctx context.Context, req idempotency.Request) (*record, 
 	}
 	switch state, rest := split(answer); {
 	case state == "record":
-		token, fields := split(rest)
-		rec, err := decode(fields)
-		if err == nil {
-			rec.token = token
-		}
+		rec, err := decode(rest)
 		return rec, time.Time{}, err
 	case state == "held":
 		return nil, time.Time{}, idempotency.ErrInFlight

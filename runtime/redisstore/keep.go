@@ -38,7 +38,7 @@ type found struct {
 }
 
 // claim reports whether f is a claim, which has no status.
-func (f found) claim() bool { return f.fields[0] == nil }
+func (f found) claim() bool { return f.fields[1] == nil }
 
 // kind is what the scripts call it.
 func (f found) kind() string {
@@ -64,10 +64,10 @@ func (s *Store) find(ctx context.Context, id idempotency.Identity) (found, error
 		return found{}, unavailable("the record could not be read", err)
 	}
 	token, rest := split(fields)
-	if token == "" || rest[1] != id.Scope || rest[2] != id.Operation || rest[3] != id.Key {
+	if rest[1] != id.Scope || rest[2] != id.Operation || rest[3] != id.Key {
 		return found{}, idempotency.ErrNotFound
 	}
-	return found{key, token, rest}, nil
+	return found{key, token, fields}, nil
 }
 
 // Release implements [idempotency.Keeper]. What is deleted is what was read just

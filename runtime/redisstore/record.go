@@ -12,17 +12,17 @@ import (
 // record is a stored answer as the scripts return it.
 type record struct {
 	idempotency.Identity
-	token                string // where it was read by a claim
+	token                string // of its claim
 	fingerprint          string
 	status               int
 	header, body         []byte
 	createdAt, expiresAt time.Time
 }
 
-// decode reads the fields status, scope, operation, key, fingerprint, header,
-// body, created_at and expires_at.
+// decode reads the fields token, status, scope, operation, key, fingerprint,
+// header, body, created_at and expires_at.
 func decode(fields []any) (*record, error) {
-	var text [9]string
+	var text [10]string
 	if len(fields) != len(text) {
 		return nil, errDamaged(fmt.Sprintf("%d fields", len(fields)))
 	}
@@ -33,24 +33,25 @@ func decode(fields []any) (*record, error) {
 		}
 		text[i] = s
 	}
-	status, err := strconv.Atoi(text[0])
+	status, err := strconv.Atoi(text[1])
 	if err != nil || status < 100 || status > 999 {
-		return nil, errDamaged(fmt.Sprintf("status %q", text[0]))
+		return nil, errDamaged(fmt.Sprintf("status %q", text[1]))
 	}
 	var times [2]time.Time
 	for i := range times {
-		ms, err := strconv.ParseInt(text[7+i], 10, 64)
+		ms, err := strconv.ParseInt(text[8+i], 10, 64)
 		if err != nil {
-			return nil, errDamaged(fmt.Sprintf("time %q", text[7+i]))
+			return nil, errDamaged(fmt.Sprintf("time %q", text[8+i]))
 		}
 		times[i] = time.UnixMilli(ms).UTC()
 	}
 	return &record{
-		Identity:    idempotency.Identity{Scope: text[1], Operation: text[2], Key: text[3]},
-		fingerprint: text[4],
+		Identity:    idempotency.Identity{Scope: text[2], Operation: text[3], Key: text[4]},
+		token:       text[0],
+		fingerprint: text[5],
 		status:      status,
-		header:      []byte(text[5]),
-		body:        []byte(text[6]),
+		header:      []byte(text[6]),
+		body:        []byte(text[7]),
 		createdAt:   times[0],
 		expiresAt:   times[1],
 	}, nil

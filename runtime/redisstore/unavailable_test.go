@@ -313,7 +313,7 @@ func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
 	client := newSingle(t)
 	for _, change := range []struct{ field, value string }{
-		{"status", "none"}, {"status", "99"}, {"created_at", "noon"}, {"expires_at", ""}, {"header", "no header"}, {"body", ""},
+		{"status", "none"}, {"status", "99"}, {"created_at", "noon"}, {"expires_at", ""}, {"header", "no header"}, {"body", ""}, {"token", ""},
 	} {
 		prefix := prefixOf(t)
 		s := newStore(t, client, redisstore.WithPrefix(prefix))
@@ -321,8 +321,8 @@ func TestDamagedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := eachKey(t.Context(), client, prefix+"*", func(key string) error {
-			if change.field == "body" {
-				return client.HDel(t.Context(), key, "body").Err()
+			if change.field == "body" || change.field == "token" {
+				return client.HDel(t.Context(), key, change.field).Err()
 			}
 			return client.HSet(t.Context(), key, change.field, change.value).Err()
 		})
