@@ -89,12 +89,14 @@ func (s *Store) Release(ctx context.Context, id idempotency.Identity) error {
 	return err
 }
 
-// released reads the record that is to be released, which is in flight while a
-// transaction has its claim.
-func (s *Store) released(ctx context.Context, k key, id idempotency.Identity) (r *record, err error) {
+// releasable says why the record of id cannot be released, or nil: it is in flight
+// while a transaction has its claim.
+func (s *Store) releasable(ctx context.Context, k key, id idempotency.Identity) error {
 	if s.claims.has(k.id) {
-		return nil, s.locked(k)
+		return s.locked(k)
 	}
+	var r *record
+	var err error
 	if s.engine.oneWriter() {
 		_, r, err = s.engine.find(ctx, k.id)
 	} else {
@@ -102,17 +104,17 @@ func (s *Store) released(ctx context.Context, k key, id idempotency.Identity) (r
 		if a, err = s.engine.claim(ctx, k); err == nil {
 			a.end(s.finishTimeout)
 			if r = a.record; !a.held && !r.live() {
-				return nil, s.locked(k)
+				return s.locked(k)
 			}
 		}
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("sqlstore: release: %w", err)
+		return fmt.Errorf("sqlstore: release: %w", err)
 	case r == nil, r.Identity != id:
-		return nil, idempotency.ErrNotFound
+		return idempotency.ErrNotFound
 	}
-	return r, nil
+	return nil
 }
 
 // locked says that a transaction holds the claim of k, and how an operator ends

@@ -190,7 +190,7 @@ func (l listing) stats(ctx context.Context) (stats idempotency.Stats, err error)
 // leases alone; others are locks, and end with their transaction.
 func (s *Store) ReleaseEntry(ctx context.Context, e idempotency.Entry) error {
 	k := keyOf(e.Identity)
-	if _, err := s.released(ctx, k, e.Identity); err != nil {
+	if err := s.releasable(ctx, k, e.Identity); err != nil {
 		return err
 	}
 	n, err := s.engine.listing().release(ctx, k.id, e)
