@@ -55,7 +55,10 @@ func (a *attempt) complete(ctx context.Context, req idempotency.Request, resp id
 	case isUnsure(err):
 		return a.resolve(ctx, req, resp, err)
 	case errors.Is(err, errDropped) && tag == "COMMIT":
-		return idempotency.Result{}, fmt.Errorf("pgxstore: %s: its effects are committed, and a retry makes them again: %w", req.Operation, err)
+		return idempotency.Result{}, &idempotency.Error{
+			Code: idempotency.CodeTransactionEnded,
+			Err:  fmt.Errorf("pgxstore: %s: its effects are committed, and a retry makes them again: %w", req.Operation, err),
+		}
 	case isConflict(err), isUnprepared(err):
 		return idempotency.Result{}, &conflict{err}
 	case done == len(statements)-1:

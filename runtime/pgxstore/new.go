@@ -49,7 +49,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...Option) (*Store, error
 // back. It finds what no look into the catalog does: policies, triggers and rules
 // that refuse, drop or hide records after their handlers have run.
 func (s *Store) probe(ctx context.Context) error {
-	req := idempotency.Request{Identity: idempotency.Identity{Operation: "probe", Key: strconv.FormatInt(rand.Int64(), 36)}, Retention: time.Hour}
+	req := idempotency.Request{Identity: idempotency.Identity{Scope: "probe", Operation: "probe", Key: strconv.FormatInt(rand.Int64(), 36)}, Retention: time.Hour}
 	a, err := s.connect(ctx, req.Identity)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *Store) probe(ctx context.Context) error {
 	switch {
 	case err == nil && a.record == nil:
 		err = errHidden
-	case err == nil && (a.record.of(req) != nil || !a.live()):
+	case err == nil && (a.record.of(req) != nil || a.record.status != 200 || !a.live()):
 		err = errChanged
 	}
 	switch table := s.cfg.table.quoted(); {

@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"regexp"
 	"strings"
 	"sync"
@@ -155,6 +156,7 @@ func TestNewRefuses(t *testing.T) {
 		"Rule":             {sql: "create rule r as on insert to idempotency_records do instead nothing", want: "a trigger or a rule of the table drops it"},
 		"DeletingTrigger":  {sql: "create function deletes() returns trigger language plpgsql as 'begin delete from idempotency_records where id = new.id; return null; end'; create trigger t after insert on idempotency_records for each row execute function deletes()", want: "cannot be read"},
 		"ChangingTrigger":  {sql: "create function changes() returns trigger language plpgsql as 'begin new.scope = ''all''; return new; end'; create trigger t before insert on idempotency_records for each row execute function changes()", want: "a trigger of the table changes it"},
+		"ChangingStatus":   {sql: "create function changes() returns trigger language plpgsql as 'begin new.status = 500; return new; end'; create trigger t before insert on idempotency_records for each row execute function changes()", want: "a trigger of the table changes it"},
 		"HidingPolicy":     {sql: "grant select, insert, update, delete on idempotency_records to pg_monitor; alter table idempotency_records enable row level security; create policy hides on idempotency_records using (false) with check (true)", dsn: "&role=pg_monitor", want: `ALTER TABLE "public"."idempotency_records" DISABLE ROW LEVEL SECURITY;`},
 		"Check":            {sql: "alter table idempotency_records add check (status > 200)", want: "violates check constraint"},
 		"ReadOnly":         {dsn: "&default_transaction_read_only=on", want: "takes no writes"},
@@ -182,7 +184,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // A rule that comes later and drops records is an error of each request that it
-// concerns, never an answer.
+// concerns, never an answer, and none after which a client would send it again.
 func TestDroppedRecordIsSaid(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDatabase(t))
@@ -190,7 +192,8 @@ func TestDroppedRecordIsSaid(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), "create rule r as on insert to idempotency_records do instead nothing"); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); err == nil || !strings.Contains(err.Error(), "its effects are committed") {
+	var refusal *idempotency.Error
+	if res, err := s.Execute(t.Context(), request("k", "a"), pay("k")); !errors.As(err, &refusal) || refusal.Code != idempotency.CodeTransactionEnded || !strings.Contains(err.Error(), "its effects are committed") {
 		t.Errorf("Execute: %+v, %v", res, err)
 	}
 	req := request("leased", "a")
@@ -270,11 +273,12 @@ func TestNewNamesMissingPrivileges(t *testing.T) {
 	newStore(t, pool)
 }
 
-// A column that can be left out does not matter.
+// A column that can be left out does not matter, nor a check that all requests
+// pass.
 func TestMoreColumnsAreAllowed(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDatabase(t))
-	if _, err := pool.Exec(t.Context(), "alter table idempotency_records add column note text, add column n int not null default 1"); err != nil {
+	if _, err := pool.Exec(t.Context(), "alter table idempotency_records add column note text, add column n int not null default 1, add check (scope <> '')"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := newStore(t, pool).Execute(t.Context(), request("k", "a"), pay("k")); err != nil {

@@ -34,7 +34,7 @@ func (s *Store) probe(ctx context.Context, table string) error {
 }
 
 func (s *Store) storeAndRead(ctx context.Context) error {
-	req := idempotency.Request{Identity: idempotency.Identity{Operation: "probe", Key: rand.Text()}, Retention: time.Hour}
+	req := idempotency.Request{Identity: idempotency.Identity{Scope: "probe", Operation: "probe", Key: rand.Text()}, Retention: time.Hour}
 	k := keyOf(req.Identity)
 	a, err := s.engine.claim(ctx, k)
 	if err != nil {

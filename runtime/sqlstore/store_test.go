@@ -40,6 +40,10 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{name: "good", query: wal, prepare: migrate},
 		{name: "extra", query: "_pragma=busy_timeout(1)&_pragma=synchronous(extra)", prepare: migrate},
+		{name: "a trigger that asks for a scope", query: wal, prepare: func(t *testing.T, db *sql.DB) {
+			migrate(t, db)
+			script(`CREATE TRIGGER scoped BEFORE INSERT ON idempotency_records WHEN new.scope = '' BEGIN SELECT RAISE(ABORT, 'no scope'); END`)(t, db)
+		}},
 		{name: "no table", query: wal, prepare: script(`SELECT 1`), want: "create it with sqlstore.Migrate, or by idemctl schema -store sqlite -table idempotency_records | sqlite3 FILE"},
 		{name: "no table of that name", query: wal, prepare: migrate, opts: []sqlstore.Option{sqlstore.WithTable("other")}, want: "table other does not exist"},
 		{name: "other columns", query: wal, prepare: script(`CREATE TABLE idempotency_records (id BLOB PRIMARY KEY, scope TEXT)`), want: "it has no operation, key, fingerprint, status, header, body, created_at, expires_at"},
