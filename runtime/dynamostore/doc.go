@@ -90,7 +90,7 @@
 //
 // Tests run on two emulators, dynalite 4.0 and kumo 0.33, and on the service
 // where an environment variable names it. Dynalite has no time to live, see
-// [WithoutTTL], and no transactions: requests that queue writes fail there. With DynamoDB itself a retry of a
-// transaction is recognised by its ClientRequestToken; the store does not
-// rely on it, except in [Store.Transact].
+// [WithoutTTL], and no transactions: requests that queue writes fail there. With
+// DynamoDB itself a retry of a transaction is recognised by its
+// ClientRequestToken; the store does not rely on it, except in [Store.Transact].
 package dynamostore

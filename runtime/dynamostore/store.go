@@ -31,13 +31,13 @@ var (
 // makes one.
 //
 // If DynamoDB refuses a queued write, nothing is kept, the key is free, and
-// Execute returns a [*RefusedError] in an [*idempotency.CommitError]. If the claim was lost while work ran,
-// nothing is kept either: the error matches [idempotency.ErrUnavailable] and
-// [idempotency.ErrLeaseLost], and another attempt may be at work. An error that
-// matches [idempotency.ErrOutcomeUnknown] and [idempotency.ErrLeaseLost] says
-// that an answer of DynamoDB was lost, and that the record, if there was one, is
-// gone. An answer of more than 350 KB is an [*idempotency.Error] of code
-// response_too_large.
+// Execute returns a [*RefusedError] in an [*idempotency.CommitError]. If the
+// claim was lost while work ran, nothing is kept either: the error matches
+// [idempotency.ErrUnavailable] and [idempotency.ErrLeaseLost], and another attempt
+// may be at work. An error that matches [idempotency.ErrOutcomeUnknown] and
+// [idempotency.ErrLeaseLost] says that an answer of DynamoDB was lost, and that
+// the record, if there was one, is gone. An answer of more than 350 KB is an
+// [*idempotency.Error] of code response_too_large.
 //
 // Work gets a child of ctx that is cancelled when the claim is lost or has
 // reached its ceiling, see [WithLease]: the cause matches

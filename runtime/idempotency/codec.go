@@ -51,8 +51,9 @@ const codecTimeout = 5 * time.Second
 // EncodeAnswer returns what a store keeps of the answer to req, beside its
 // status: the bytes of its columns for header and body. Without a codec, which
 // is nil then, these are the body itself and a "Name: value" line (RFC 9112
-// section 5) for each header value, ordered by name. Otherwise the header begins with the format, a byte below 0x20, and goes on with the id of
-// the key; the body has all the rest.
+// section 5) for each header value, ordered by name. Otherwise the header begins
+// with the format, a byte below 0x20, and goes on with the id of the key; the
+// body has all the rest.
 //
 // A codec has 5 s, and does not end with ctx. If it fails, the error matches
 // [ErrUnavailable] and nothing may be kept.

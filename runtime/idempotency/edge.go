@@ -221,9 +221,8 @@ func limitOf(err error) (limit int64, ok bool) {
 // in a transaction and stores the answer that visit writes, or answers what is
 // stored. Refusals come back as an [Answer] too. An error is the handler's
 // own, as it returned it, or a [*CommitError], for the server's own error
-// handler; or it says that
-// ctx carries no attempt of op, because the request did not come through
-// ServeHTTP.
+// handler; or it says that ctx carries no attempt of op, because the request did
+// not come through ServeHTTP.
 func (e *Edge[Tx]) Run(ctx context.Context, op *Operation, work func(ctx context.Context, tx Tx, call *Call) (Visit, error)) (*Answer, error) {
 	call, ok := callFrom(ctx)
 	if !ok || call.op != op {

@@ -39,8 +39,9 @@ func Unscoped(context.Context, http.Header) (string, error) { return "unscoped",
 // ScopeByHeader scopes by the value of a header field, such as an API key.
 // The scope is base64url of SHA-256 over the value, so that no credential is
 // stored. A missing, blank or repeated field is answered 401 scope_missing, which
-// names the field and never its value. It does not check the value. Do not use it with tokens that change between attempts; a
-// rotated API key, too, is another caller.
+// names the field and never its value. It does not check the value. Do not use it
+// with tokens that change between attempts; a rotated API key, too, is another
+// caller.
 func ScopeByHeader(name string) Scope {
 	name = http.CanonicalHeaderKey(name)
 	return func(_ context.Context, header http.Header) (string, error) {

@@ -69,9 +69,12 @@
 // A request holds one connection at most, so any pool size works; a pool of
 // its own is not needed. Work that executes another request meanwhile, or sends
 // statements through the pool, needs a second one: where work of that kind holds
-// all connections, each waits until the claim timeout ends it. The store sends the statements of requests below pgx's
-// query interface: query tracers see the handler's statements, those of List
-// and Stats, and those that keep partitions up. On a connection that leads straight to the server they stay
+// all connections, each waits until the claim timeout, or the context of the
+// statement, ends it.
+//
+// The store sends the statements of requests below pgx's query interface: query
+// tracers see the handler's statements, those of List and Stats, and those that
+// keep partitions up. On a connection that leads straight to the server they stay
 // prepared, under names that begin with idemgen_; DISCARD ALL between two
 // requests costs only time.
 //

@@ -31,8 +31,8 @@
 //
 // A request holds one connection of the pool. Work that executes another request
 // meanwhile, or sends statements through the pool, needs a second one: where work
-// of that kind holds all connections, each waits until [WithClaimTimeout] ends it.
-// On SQLite such a request is refused at once.
+// of that kind holds all connections, each waits until [WithClaimTimeout], or the
+// context of the statement, ends it. On SQLite such a request is refused at once.
 //
 // Serialization failures and deadlocks run work again, at most three times in
 // all. When the connection is lost in COMMIT, the store claims the key again on
