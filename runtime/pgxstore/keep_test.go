@@ -248,8 +248,9 @@ func TestRecordVanishesDuringClaim(t *testing.T) {
 	t.Parallel()
 	dsn := newDatabase(t)
 	p := newProxy(t, dsn)
-	pool := newPool(t, dsn)
-	s := newStore(t, newPool(t, p.dsn))
+	pool, proxied := newPool(t, dsn), newPool(t, p.dsn)
+	s := newStore(t, proxied)
+	proxied.Reset() // on the next connection no statement is prepared yet
 	execute(t, newStore(t, pool), "k")
 	p.before("select scope", func() {
 		// The second statement is parsed and waits to be carried out: so the
