@@ -23,8 +23,11 @@ func (s *Store) probe(ctx context.Context, table string) error {
 	for err != nil && s.engine.judge(err) == conflict && sleep(ctx, probePause) == nil {
 		err = s.storeAndRead(ctx)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("sqlstore: it could not be tried whether the table %s keeps records: until the time was over, others held the turn to write or the database gave no answer: %w", table, context.Cause(ctx))
 	}
 	err = fmt.Errorf("sqlstore: a record cannot be kept in the table %s: %w", table, err)
 	if remedy := s.engine.remedy(err); remedy != "" {
