@@ -102,7 +102,7 @@ lint: $(GOLANGCI) ## Run golangci-lint in every module (built on first use, some
 standalone: ## Build and vet each module as its users get it: without go.work, and with a tidy go.mod
 	@for module in $(MODULES) $(EMULATOR); do \
 		echo "standalone $$module"; \
-		GOWORK=off go -C $$module build ./... && \
+		GOWORK=off go -C $$module build -o /dev/null ./... && \
 		GOWORK=off go -C $$module vet ./... && \
 		GOWORK=off go -C $$module mod tidy -diff || exit 1; \
 	done

@@ -223,7 +223,7 @@ var (
 		IdempotentWebhookReceiver NewIdempotentWebhookReceiver idempotentWebhookReceiver
 		IdempotentCallbackReceiver NewIdempotentCallbackReceiver idempotentCallbackReceiver
 		DecodeJSON DecodeText DecodePointer FormDecoder runtime BindForm Is JSONBody FormdataBody TextBody Params
-		Tx idempotentClient idempotentServer idempotentStrict idempotentStrictOptions idempotentAnswer idempotentContext idempotentAttempt
+		Tx S idempotentClient idempotentServer idempotentStrict idempotentStrictOptions idempotentAnswer idempotentContext idempotentAttempt
 		io Body RawBody ContentType BodyContentType MultipartReader BodyMultipartReader`)
 	derived = regexp.MustCompile(`(Op|IdempotencyKey|Input|IdempotentRequest|UnprotectedRequest|Operation|\d|_)$`)
 )
