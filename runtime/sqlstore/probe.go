@@ -16,15 +16,20 @@ const probePause = 20 * time.Millisecond
 // probe stores a record as a request does, reads it as a retry does, and rolls
 // back. It finds what no look at the table's definition does: triggers, rules and
 // policies that refuse, drop or hide records after their handlers have run, and
-// connections that only read. Where others keep it out, it waits as long as ctx
-// allows.
+// connections that only read. It waits for others as a claim does; where they
+// keep it out for longer, it is left to the first request.
 func (s *Store) probe(ctx context.Context, table string) error {
-	err := s.storeAndRead(ctx)
-	for err != nil && s.engine.judge(err) == conflict && sleep(ctx, probePause) == nil {
-		err = s.storeAndRead(ctx)
+	trying, cancel := context.WithTimeout(ctx, s.claimTimeout)
+	defer cancel()
+	err := s.storeAndRead(trying)
+	for err != nil && s.engine.judge(err) == conflict && sleep(trying, probePause) == nil {
+		err = s.storeAndRead(trying)
 	}
+	late := trying.Err() != nil && s.engine.oneWriter() // its driver's error need not say what it waited for
 	switch {
 	case err == nil:
+		return nil
+	case ctx.Err() == nil && (late || s.engine.judge(err) == conflict):
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("sqlstore: it could not be tried whether the table %s keeps records: until the time was over, others held the turn to write or the database gave no answer: %w", table, context.Cause(ctx))

@@ -108,8 +108,9 @@ func TestDroppedRecordIsNoAnswer(t *testing.T) {
 	}
 }
 
-// New waits for its turn to write, longer than a request would, and says so when it
-// has waited in vain.
+// New waits for its turn to write as a request does. Somebody who holds it for
+// longer keeps no server, and nobody who only reads, from its start; where ctx ends
+// before, New says what it waited for.
 func TestNewWaitsForWriter(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "test.db")
@@ -127,6 +128,13 @@ func TestNewWaitsForWriter(t *testing.T) {
 	defer cancel()
 	if _, err := sqlstore.New(ctx, other, sqlstore.SQLite); err == nil || ctx.Err() == nil || !strings.Contains(err.Error(), "others held the turn to write") {
 		t.Errorf("New beside a writer: %v, and its time is over: %v", err, errors.Is(ctx.Err(), context.DeadlineExceeded))
+	}
+	s, err := sqlstore.New(t.Context(), other, sqlstore.SQLite, sqlstore.WithClaimTimeout(50*time.Millisecond))
+	if err != nil {
+		t.Fatalf("New that waits no longer than a claim: %v", err)
+	}
+	if _, err := s.Stats(t.Context()); err != nil {
+		t.Errorf("Stats beside a writer: %v", err)
 	}
 	done := make(chan error)
 	go func() {

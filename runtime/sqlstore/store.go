@@ -77,7 +77,8 @@ func WithCodec(codec idempotency.Codec) Option { return func(c *config) { c.code
 // that the table is there (see [Migrate]), that the connections are set up so
 // that the guarantee holds, and that a record can be stored and read, which is
 // rolled back. It returns an error that says what to do where that is not so.
-// All of it has 15 s, in which on SQLite it waits for its turn to write.
+// All of it has 15 s. For its turn to write it waits as a request does
+// ([WithClaimTimeout]); where others hold it for longer, no record is tried.
 func New(ctx context.Context, db *sql.DB, d Dialect, opts ...Option) (*Store, error) {
 	c := newConfig(opts)
 	if err := d.checkTable(c.table); err != nil {
